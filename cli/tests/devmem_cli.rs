@@ -212,6 +212,8 @@ fn memory_in_several_files_is_handed_on() {
     let told: Value = serde_json::from_str(lines[3]).unwrap();
     let fds: Vec<String> =
         told["fds"].as_array().unwrap().iter().map(|fd| format!("plane {fd}")).collect();
+    let request = told["allocator"]["request"].as_str().unwrap();
+    assert_eq!(request, "3 times memfd_create, ftruncate to 4096 bytes, F_SEAL_SHRINK");
     assert_eq!(
         (fds.len(), &lines[..3]),
         (3, fds.iter().map(String::as_str).collect::<Vec<_>>().as_slice())
@@ -321,6 +323,23 @@ fn offers_of_this_machine_are_for_others() {
     assert_eq!(planned["set"]["constraints"][1], set["constraints"][1]);
     assert_eq!(nvabi(&["offers", "--use", "cpu:cpu-read", "64x64", "????"]).status.code(), Some(2));
     assert_eq!(nvabi(&["offers", "--use", "npu:render", "64x64", "NV12"]).status.code(), Some(2));
+}
+
+/// Drivers of devices that were not asked for are nobody's business, until nothing serves.
+#[test]
+fn what_cannot_be_asked_is_told_where_it_matters() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("broken.json"), "{").unwrap();
+    let plan = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
+        command.env("NVABI_DEVMEM_PLUGINS", folder.path()).args(["alloc", "plan"]).args(args);
+        let output = command.output().unwrap();
+        (output.status.code(), err(&output).matches("broken.json").count())
+    };
+    let image = ["64x64", "XR24"];
+    assert_eq!(plan(&[&["--use", "cpu:cpu-read"][..], &image].concat()), (Some(0), 0));
+    assert_eq!(plan(&[&["--use", "cpu:scanout"][..], &image].concat()), (Some(1), 1));
+    assert_eq!(plan(&[&["--use", "npu:render"][..], &image].concat()), (Some(2), 1));
 }
 
 #[test]
@@ -460,11 +479,17 @@ fn details_are_for_devices_that_know_them() {
         err(&plan("panel:scanout", &[]))
             .contains("no device of this machine matches panel:scanout")
     );
-    assert!(err(&plan("cpu:cpu-read+rotate-180", &[])).contains("cpu does not know rotate-180"));
-    assert!(
-        err(&plan("cpu:cpu-read", &["--detail", "0x10de:3(1)"]))
-            .contains("cpu does not know 0x10de:3(1)")
-    );
+    for (used, more, detail) in [
+        ("cpu:cpu-read+rotate-180", &[][..], "rotate-180"),
+        ("cpu:cpu-read", &["--detail", "0x10de:3(1)"], "0x10de:3(1)"),
+    ] {
+        let refused = plan(used, more);
+        assert_eq!(refused.status.code(), Some(1), "{}", err(&refused));
+        assert!(out(&refused).contains("cpu cannot cpu-read such an image"), "{}", out(&refused));
+        let why = format!("Refused cpu does not know {detail}\n");
+        assert_eq!(err(&refused).matches("does not know").count(), 1, "{}", err(&refused));
+        assert!(err(&refused).contains(&why), "{}", err(&refused));
+    }
     assert_eq!(plan("cpu:cpu-read+rotate-0", &[]).status.code(), Some(0));
 }
 

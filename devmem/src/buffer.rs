@@ -39,7 +39,7 @@ impl Description {
     }
 
     /// Memory for one of its planes alone, of whole pages: what is asked for behind the pixels, each file has.
-    fn of_plane(&self, plane: &Plane) -> Result<Self> {
+    pub(crate) fn of_plane(&self, plane: &Plane) -> Result<Self> {
         let wide = || Error::invalid(format!("a plane of {} bytes", plane.size));
         let behind = self.set.constraint(ConstraintName::SIZE_PADDING).unwrap_or(0);
         let size = plane.size.checked_add(behind);

@@ -146,6 +146,19 @@ pub trait Device: Send + Sync {
         format!("{} bytes of {}", description.layout.size, self.info().name)
     }
 
+    /// The same of [`Self::allocate_files`].
+    fn request_files(&self, description: &Description) -> String {
+        let planes = description.layout.planes.iter();
+        let each = planes.filter_map(|plane| description.of_plane(plane).ok());
+        let mut each: Vec<String> = each.map(|one| self.request(&one)).collect();
+        let files = each.len();
+        each.dedup();
+        match each.as_slice() {
+            [one] if files > 1 => format!("{files} times {one}"),
+            each => each.join("; "),
+        }
+    }
+
     /// Takes memory that another made, until the import is dropped.
     ///
     /// # Errors

@@ -74,25 +74,32 @@ pub struct Refusal {
     pub tried: Tried,
     /// What the device, or the kernel, said.
     pub reason: String,
+    /// Whether that says nothing of the memory: the device was busy, or something ran out. At another time it may be
+    /// taken.
+    pub passing: bool,
 }
 
 impl Refusal {
     fn new(of: &Use, layout: &Layout, tried: Tried, error: &Error) -> Self {
         let pitch = layout.planes.first().map_or(0, |plane| plane.pitch);
         let (of, modifier, reason) = (of.clone(), layout.modifier, error.to_string());
-        Self { of, modifier, pitch, tried, reason }
+        let passing = error.errno().is_some_and(|errno| PASSING.contains(&errno));
+        Self { of, modifier, pitch, tried, reason, passing }
     }
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { of, modifier, pitch, tried, reason } = self;
+        let Self { of, modifier, pitch, tried, reason, passing } = self;
         write!(f, "{of} ")?;
         match *modifier {
             MODIFIER_LINEAR => write!(f, "in rows of {pitch} bytes")?,
             modifier => write!(f, "with {}", Capability::modifier(modifier))?,
         }
-        write!(f, " does not take {tried}: {reason}")
+        match passing {
+            true => write!(f, " could not be tried with {tried}: {reason}"),
+            false => write!(f, " does not take {tried}: {reason}"),
+        }
     }
 }
 
@@ -159,27 +166,32 @@ impl Prober {
         description: &Description,
         devices: &[Box<dyn Device>],
     ) -> Result<Vec<Constraint>> {
-        let answer = self.answer(device, operation, description, devices)?;
+        let answer = self.answer(device, operation, description, devices);
+        let answer = answer.map_err(|(error, _)| error)?;
         answer.needs.ok_or_else(|| {
             let reasons: Vec<String> = answer.refusals.iter().map(Refusal::to_string).collect();
             Error::unsupported(reasons.join("; "))
         })
     }
 
+    /// Fails where what a device said may pass; with all that it said.
     fn answer(
         &self,
         device: &dyn Device,
         operation: Operation,
         description: &Description,
         devices: &[Box<dyn Device>],
-    ) -> Result<Answer> {
+    ) -> std::result::Result<Answer, (Error, Vec<Refusal>)> {
         let question = Question::new(device.info(), operation, description);
         if let Some(known) = self.answers().recall(&question) {
             return Ok(known);
         }
         let of = Use::new(device.info().name.clone(), operation);
         let mut trial = Trial { of, device, description, refusals: Vec::new() };
-        let found = trial.run(self, devices)?;
+        let found = match trial.run(self, devices) {
+            Ok(found) => found,
+            Err(error) => return Err((error, trial.refusals)),
+        };
         let needs = match found {
             Found::Needs(constraints) => Some(constraints),
             Found::TakesNothing => None,
@@ -244,19 +256,15 @@ impl Prober {
                 let usage = Usage { uses: vec![of.clone()], ..usage.clone() };
                 let description =
                     Description { usage, set: set.clone(), layout, metadata: Vec::new() };
-                let refusal = |tried, error| Refusal::new(&of, &description.layout, tried, &error);
                 let found = self.answer(device, operation, &description, devices);
-                let answer = found.unwrap_or_else(|error| Answer {
-                    needs: None,
-                    refusals: vec![refusal(Tried::Scattered, error)],
-                });
+                let answer = found.unwrap_or_else(|(_, refusals)| Answer { needs: None, refusals });
                 refusals.extend(answer.refusals);
                 let Some(needs) = answer.needs else { continue };
                 match merged(device, &set.constraints, &needs) {
                     Ok(constraints) => set.constraints = constraints,
                     // What it takes is not what it offers.
                     Err(error) => {
-                        refusals.push(refusal(Tried::Own, error));
+                        refusals.push(Refusal::new(&of, &description.layout, Tried::Own, &error));
                         continue;
                     }
                 }
@@ -314,7 +322,11 @@ impl Prober {
             let by = allocator.info().name.clone();
             match try_allocator(allocator, &users, &description) {
                 Ok(buffer) => {
-                    return Ok(Made { buffer, by, request: allocator.request(&description) });
+                    let request = match description.files() {
+                        1 => allocator.request(&description),
+                        _ => allocator.request_files(&description),
+                    };
+                    return Ok(Made { buffer, by, request });
                 }
                 Err(error) => refusals.push(format!("{by}: {error}")),
             }
@@ -464,10 +476,18 @@ impl Trial<'_> {
         devices: &[Box<dyn Device>],
     ) -> Result<Found> {
         let scattered = match description.files() {
-            1 => prober.scatter(description),
-            _ => description.made_by_planes(|one| Ok(prober.scatter(one)))?,
+            1 => Ok(prober.scatter(description)),
+            _ => description.made_by_planes(|one| Ok(prober.scatter(one))),
         };
-        let Some(scattered) = scattered else { return Ok(Found::Unknown) };
+        let scattered = match scattered {
+            Ok(Some(scattered)) => scattered,
+            Ok(None) => return Ok(Found::Unknown),
+            // Files that its planes do not go into.
+            Err(error) => {
+                self.refused(Tried::Scattered, &description.layout, error)?;
+                return Ok(Found::TakesNothing);
+            }
+        };
         if self.takes(Tried::Scattered, &scattered)? {
             return Ok(Found::Needs(Vec::new()));
         }
@@ -511,13 +531,12 @@ impl Trial<'_> {
         }
     }
 
-    /// Remembers a refusal, unless it says nothing of the memory.
+    /// Remembers a refusal; fails where it may pass.
     fn refused(&mut self, tried: Tried, layout: &Layout, error: Error) -> Result<bool> {
-        if error.errno().is_some_and(|errno| PASSING.contains(&errno)) {
-            return Err(error);
-        }
-        self.refusals.push(Refusal::new(&self.of, layout, tried, &error));
-        Ok(false)
+        let refusal = Refusal::new(&self.of, layout, tried, &error);
+        let passing = refusal.passing;
+        self.refusals.push(refusal);
+        if passing { Err(error) } else { Ok(false) }
     }
 }
 
@@ -738,6 +757,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::buffer::page;
     use crate::{Import, Memory, Plane};
 
     /// A device that takes memory as a test says, and counts how often it is asked to.
@@ -880,6 +900,32 @@ mod tests {
             assert_eq!(needs.unwrap_err().errno(), Some(libc::EBUSY));
         }
         assert_eq!(camera.asked.load(Ordering::Relaxed), 2);
+        let image = description(&[]).usage.image;
+        let (offer, refusals) = prober.offer(&*camera, &image, Operation::Capture, &[]).unwrap();
+        assert_eq!((offer.sets.len(), refusals.len()), (0, 1));
+        assert_eq!(
+            refusals[0].to_string(),
+            "camera:capture in rows of 256 bytes could not be tried with scattered memory: \
+             import: Device or resource busy (os error 16)"
+        );
+    }
+
+    #[test]
+    fn several_files_are_several_requests() {
+        let devices: Vec<Box<dyn Device>> = vec![fake("pages", any, 4096)];
+        let request = |format: &[u8; 4], files| {
+            let mut asked = description(&[]);
+            asked.usage.image.format = Fourcc::new(format);
+            asked.set.constraints.push(Constraint::new(ConstraintName::FILES, files));
+            asked.layout = solve(&asked.usage.image, &asked.set).unwrap();
+            prober(4).make(&devices, &asked).unwrap().request
+        };
+        assert_eq!(request(b"NV12", 1), "6144 bytes of pages");
+        assert_eq!(request(b"YU24", 3), "3 times 4096 bytes of pages");
+        let page = page();
+        let bytes = |size: u64| format!("{} bytes of pages", size.next_multiple_of(page));
+        // Files are whole pages.
+        assert_eq!(request(b"NV24", 2), format!("{}; {}", bytes(4096), bytes(8192)));
     }
 
     #[test]

@@ -32,15 +32,25 @@ pub(crate) fn alloc(context: &Context<'_>, command: &args::Alloc) -> ExitCode {
 
 /// The devices of this machine; what cannot be asked is told as a status.
 fn found(context: &Context<'_>) -> Found {
-    let drivers = drivers();
-    for problem in &drivers.problems {
-        context.status("Skipped", &problem.to_string());
-    }
-    let found = enumerate(&drivers.drivers);
-    for (driver, error) in &found.problems {
-        context.status("Skipped", &format!("{driver}: {error}"));
-    }
+    let (found, problems) = found_quietly();
+    tell_skipped(context, &problems);
     found
+}
+
+/// The devices of this machine, and what cannot be asked.
+fn found_quietly() -> (Found, Vec<String>) {
+    let drivers = drivers();
+    let found = enumerate(&drivers.drivers);
+    let of_plugins = drivers.problems.iter().map(ToString::to_string);
+    let of_drivers = found.problems.iter().map(|(driver, error)| format!("{driver}: {error}"));
+    let problems = of_plugins.chain(of_drivers).collect();
+    (found, problems)
+}
+
+fn tell_skipped(context: &Context<'_>, problems: &[String]) {
+    for problem in problems {
+        context.status("Skipped", problem);
+    }
 }
 
 /// Says when there were more combinations than are looked at.

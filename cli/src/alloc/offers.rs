@@ -68,10 +68,11 @@ fn parse(text: &str) -> serde_json::Result<File> {
 /// `nvabi alloc offers`: what devices of this machine offer, to plan with elsewhere. It is JSON with and without
 /// `--json`.
 pub(crate) fn offers(context: &Context<'_>, args: &AllocOffers) -> Result<Outcome, Report> {
-    let machine = Machine { found: super::found(context), prober: Prober::default() };
+    let machine = Machine::new(Prober::default());
     let usage = Usage { details: args.details.clone(), ..Usage::new(args.image(), Vec::new()) };
     let mut offers = Vec::new();
     for wanted in &args.uses {
+        machine.tell_skipped_of(context, wanted);
         for candidate in machine.candidates(context, wanted, &usage)? {
             super::plan::tell_refusals(context, &candidate.refusals);
             offers.push(candidate.offer);

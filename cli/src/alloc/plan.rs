@@ -1,17 +1,18 @@
 //! `nvabi alloc plan`: which memory serves what is to be done, who makes it, or why none does.
 
+use std::cell::Cell;
 use std::fmt::{self, Write as _};
 
 use nvabi_devmem::drivers::Found;
 use nvabi_devmem::{
-    Buffer, CapabilitySet, Derived, Description, Device, Image, Layout, LayoutError, Made, Offer,
-    Operation, Prober, Refusal, Usage, Use, layout_of, plan, solve,
+    Buffer, CapabilitySet, Derived, Description, Device, ErrorKind, Image, Layout, LayoutError,
+    Made, Offer, Operation, Prober, Refusal, Usage, Use, layout_of, plan, solve,
 };
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use serde::Serialize;
 
 use super::args::AllocPlan;
-use super::{found, offers};
+use super::offers;
 use crate::Outcome;
 use crate::context::Context;
 
@@ -80,24 +81,31 @@ pub(super) fn planned(
     let known = |wanted: &Use| given.iter().find(|offer| offer.of == *wanted);
     // Devices are asked for when a use is of none that is given.
     let asked = args.uses.iter().any(|wanted| known(wanted).is_none());
-    let machine = asked.then(|| Machine {
-        found: found(context),
-        prober: Prober::default().prefer(args.prefer.clone()),
-    });
+    let prober = Prober::default().prefer(args.prefer.clone());
+    let machine = asked.then(|| Machine::new(prober));
     tell_unmet(context, args, machine.as_ref());
     let mut candidates: Vec<Vec<Candidate>> = Vec::new();
     for wanted in &args.uses {
         candidates.push(match (known(wanted), &machine) {
             (Some(offer), _) => vec![Candidate { offer: offer.clone(), refusals: Vec::new() }],
-            (None, Some(machine)) => machine.candidates(context, wanted, &asked_of)?,
+            (None, Some(machine)) => {
+                machine.tell_skipped_of(context, wanted);
+                machine.candidates(context, wanted, &asked_of)?
+            }
             (None, None) => continue,
         });
     }
     if let Some(machine) = &machine {
         machine.tell_untried(context);
     }
-    let mut first_failure = None;
-    for choice in choices(&candidates) {
+    let mut failures = Vec::new();
+    let (choices, complete) = choices(&candidates);
+    if !complete {
+        let what =
+            format!("the devices have more combinations than the {MOST_CHOICES} that are tried");
+        context.status("Stopped", &what);
+    }
+    for choice in choices {
         let refusals = choice.iter().flat_map(|candidate| candidate.refusals.clone()).collect();
         let offers: Vec<Offer> = choice.iter().map(|candidate| candidate.offer.clone()).collect();
         match attempt(machine.as_ref(), &asked_of, &offers, refusals) {
@@ -105,11 +113,20 @@ pub(super) fn planned(
                 plan.tell(context, &args.uses);
                 return Ok(Some((plan, memory)));
             }
-            Err(failure) => first_failure = first_failure.or(Some(failure)),
+            Err(failure) => failures.push((offers, failure)),
         }
     }
-    if let Some(failure) = first_failure {
-        failure.tell(context)?;
+    if let Some(machine) = &machine {
+        machine.tell_skipped(context);
+    }
+    let mut failures = failures.into_iter();
+    if let Some((_, first)) = failures.next() {
+        first.tell(context)?;
+    }
+    // The first choice is what comes to mind; of others a line is enough.
+    for (offers, failure) in failures {
+        let devices: Vec<String> = offers.iter().map(|offer| offer.of.to_string()).collect();
+        context.status("Failed", &format!("with {}: {}", devices.join(", "), failure.line()));
     }
     Ok(None)
 }
@@ -148,8 +165,10 @@ fn tell_unmet(context: &Context<'_>, args: &AllocPlan, machine: Option<&Machine>
 
 /// The devices of this machine, and what is found out about them.
 pub(super) struct Machine {
-    pub(super) found: Found,
-    pub(super) prober: Prober,
+    found: Found,
+    prober: Prober,
+    /// What could not be asked, until it is told.
+    skipped: Cell<Vec<String>>,
 }
 
 /// A device that may do what is asked for.
@@ -159,6 +178,23 @@ pub(super) struct Candidate {
 }
 
 impl Machine {
+    pub(super) fn new(prober: Prober) -> Self {
+        let (found, skipped) = super::found_quietly();
+        Self { found, prober, skipped: Cell::new(skipped) }
+    }
+
+    /// Says once which devices could not be asked.
+    fn tell_skipped(&self, context: &Context<'_>) {
+        super::tell_skipped(context, &self.skipped.take());
+    }
+
+    /// The same where they might be meant by a use: all but one of a device that is here.
+    pub(super) fn tell_skipped_of(&self, context: &Context<'_>, wanted: &Use) {
+        if !self.found.devices.iter().any(|device| device.info().name == wanted.device) {
+            self.tell_skipped(context);
+        }
+    }
+
     /// Says where devices could not be tried.
     pub(super) fn tell_untried(&self, context: &Context<'_>) {
         if let Some(why) = self.prober.untried() {
@@ -174,22 +210,29 @@ impl Machine {
         usage: &Usage,
     ) -> Result<Vec<Candidate>, Report> {
         let mut candidates = Vec::new();
-        let mut unasked = None;
+        let mut unasked = Vec::new();
         for device in devices(&self.found, wanted)? {
             let name = &device.info().name;
             match self.prober.offer_for(device, usage, wanted, &self.found.devices) {
                 Ok((offer, refusals)) => candidates.push(Candidate { offer, refusals }),
-                Err(error) => {
-                    let message = format!("cannot query {name}: {error}");
-                    context.status("Skipped", &message);
-                    unasked = Some(Diagnostic::error("alloc-device", message));
+                // It cannot do this, such as a detail that it does not know: it offers nothing.
+                Err(error) if error.kind() == ErrorKind::Unsupported => {
+                    context.status("Refused", &error.to_string());
+                    let of = Use { device: name.clone(), ..wanted.clone() };
+                    let offer = Offer { of, sets: Vec::new() };
+                    candidates.push(Candidate { offer, refusals: Vec::new() });
                 }
+                Err(error) => unasked.push(format!("cannot query {name}: {error}")),
             }
         }
-        match unasked {
-            Some(error) if candidates.is_empty() => Err(error.into()),
-            _ => Ok(candidates),
+        if candidates.is_empty() {
+            let errors = unasked.into_iter().map(|error| Diagnostic::error("alloc-device", error));
+            return Err(Report { diagnostics: errors.collect() });
         }
+        super::tell_skipped(context, &unasked);
+        // Who can do something comes first.
+        candidates.sort_by_key(|candidate| candidate.offer.sets.is_empty());
+        Ok(candidates)
     }
 
     /// Makes the memory, tried on those of the users that are here.
@@ -251,14 +294,18 @@ fn part(name: &str) -> Option<&'static [Operation]> {
     }
 }
 
-/// One candidate of each list, in every way while there are not too many; the first of each come first.
-fn choices(candidates: &[Vec<Candidate>]) -> Vec<Vec<&Candidate>> {
-    candidates.iter().fold(vec![Vec::new()], |choices, list| {
+/// One candidate of each list, in every way while there are not too many, and whether these are all; the first of each
+/// come first.
+fn choices<T>(candidates: &[Vec<T>]) -> (Vec<Vec<&T>>, bool) {
+    let choices = candidates.iter().fold(vec![Vec::new()], |choices, list| {
         let longer = choices.iter().flat_map(|choice| {
             list.iter().map(move |candidate| [&choice[..], &[candidate]].concat())
         });
         longer.take(MOST_CHOICES).collect()
-    })
+    });
+    let all = candidates.iter().try_fold(1_usize, |all, list| all.checked_mul(list.len()));
+    let complete = all.is_some_and(|all| all == choices.len());
+    (choices, complete)
 }
 
 /// Why nothing serves.
@@ -270,6 +317,16 @@ enum Failure {
 }
 
 impl Failure {
+    /// The same in a line.
+    fn line(&self) -> String {
+        match self {
+            Self::Apart(explanation, _) => {
+                explanation.to_string().lines().next().unwrap_or_default().to_owned()
+            }
+            Self::NoMemory(_, reasons, _) => reasons.join("; "),
+        }
+    }
+
     fn tell(&self, context: &Context<'_>) -> Result<(), Report> {
         let (Self::Apart(_, refusals) | Self::NoMemory(_, _, refusals)) = self;
         tell_refusals(context, refusals);
@@ -412,5 +469,24 @@ impl Plan {
             let _ = writeln!(text, "{at:>5} {offset:>12} {pitch:>12} {size:>12}");
         }
         let _ = writeln!(text, "{:>5} {:>38}", "all", layout.size);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_that_are_not_tried_are_known() {
+        let tried = |lists: &[Vec<u8>]| {
+            let (choices, complete) = choices(lists);
+            (choices.len(), choices.first().map(|first| first.len()), complete)
+        };
+        assert_eq!(tried(&[vec![1, 2], vec![3]]), (2, Some(2), true));
+        assert_eq!(tried(&vec![vec![1, 2]; 6]), (64, Some(6), true));
+        assert_eq!(tried(&vec![vec![1, 2]; 7]), (64, Some(7), false));
+        assert_eq!(tried(&[vec![1; 65]]), (64, Some(1), false));
+        assert_eq!(tried(&vec![vec![1; 255]; 64]), (64, Some(64), false));
+        assert_eq!(tried(&[vec![1], vec![]]), (0, None, true));
     }
 }

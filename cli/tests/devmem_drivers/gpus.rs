@@ -185,6 +185,25 @@ fn a_plan_for_a_gpu_was_tried() {
     assert!(text.contains("vulkan:0 cannot texture such an image"), "{text}");
 }
 
+/// Each GPU and camera is tried, and what came of it is told: of the first all, of others a line.
+#[test]
+fn all_that_a_purpose_stands_for_are_tried() {
+    let (gpu, camera) = (device("lavapipe"), device("camera"));
+    let uses = ["--use", "gpu:texture", "--use", "camera:capture", "640x480", "BG24"];
+    let output = nvabi().args(["alloc", "plan"]).args(uses).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!((output.status.code(), text.matches("no memory serves").count()), (Some(1), 1));
+    let all = devices();
+    let able = |operation| {
+        all.iter().filter(|device| device.info().operations.contains(&operation)).count()
+    };
+    let choices = able(Operation::Texture) * able(Operation::Capture);
+    assert_eq!(said.matches(" Failed with ").count(), choices - 1, "{said}");
+    let last = format!("with {}:texture, {}:capture: ", gpu.info().name, camera.info().name);
+    assert!(said.contains(&last) || text.contains(&gpu.info().name), "{last} in {said}{text}");
+}
+
 /// An image whose planes are in a file each, in a heap's memory.
 fn in_three_files() -> Buffer {
     let image = Image::new(640, 480, Fourcc::new(b"YU12"));

@@ -131,6 +131,11 @@ impl Device for Gpu {
         Buffer::new(fd, description.clone())
     }
 
+    fn request(&self, description: &Description) -> String {
+        let size = description.layout.size;
+        format!("NVMAP_IOC_CREATE and NVMAP_IOC_ALLOC of {size} bytes, cached inside, on {NODE}")
+    }
+
     /// Maps the memory into an address space of its own, as pages of its layout's kind.
     fn import(&self, buffer: &Buffer) -> Result<Box<dyn Import>> {
         let refused = |error| device_error(&self.info.name, &error);

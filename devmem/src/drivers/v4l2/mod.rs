@@ -196,6 +196,11 @@ impl Device for Node {
         )
     }
 
+    /// One call makes all of them.
+    fn request_files(&self, description: &Description) -> String {
+        self.request(description).replace("VIDIOC_EXPBUF", "VIDIOC_EXPBUF of each plane")
+    }
+
     fn allocate(&self, description: &Description) -> Result<Buffer> {
         // The dma-buf holds the memory when the queue is gone.
         Buffer::new(self.own(description)?.export(0)?, description.clone())
