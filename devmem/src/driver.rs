@@ -191,6 +191,31 @@ pub trait Import: Send {
     fn handle(&self) -> u64 {
         0
     }
+
+    /// How far it proves that a display shows the memory; `None` of what is no display, or was not to be shown.
+    fn shown(&self) -> Option<Shown> {
+        None
+    }
+}
+
+/// What proves that a display shows memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Shown {
+    /// It was made a framebuffer: drivers may refuse it yet when it is to be shown.
+    Framebuffer,
+    /// A commit that shows it was tested.
+    Commit,
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Framebuffer => "framebuffer",
+            Self::Commit => "commit",
+        })
+    }
 }
 
 /// What must be done to memory between two operations, in this order.

@@ -99,13 +99,13 @@ pub use constraint::{
 };
 pub use derive::{Derived, derive, derive_all, intersect};
 pub use detail::{Detail, transform};
-pub use driver::{Device, DeviceInfo, Driver, Hint, Import, Listed, Transition, Wait};
+pub use driver::{Device, DeviceInfo, Driver, Hint, Import, Listed, Shown, Transition, Wait};
 pub use error::{Error, ErrorKind, Result};
 pub use explain::{Cause, Explanation, Offer, OfferedSet, Rejection, Relaxation, explain, plan};
 pub use fence::{Intent, wait_fence};
 pub use layout::{Layout, LayoutError, Plane, layout_of, solve};
 pub use map::{Access, Mapping};
 pub use memory::Memory;
-pub use probe::{Made, Prober, Refusal, Tried};
+pub use probe::{Made, Prober, Proof, Refusal, Tried};
 pub use timeline::Timeline;
 pub use usage::{Fourcc, Image, Operation, Usage, Use};

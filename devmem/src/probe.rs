@@ -12,7 +12,7 @@ use super::buffer::{Buffer, Description};
 use super::capability::{Capability, CapabilitySet, MODIFIER_LINEAR};
 use super::constraint::{self, Constraint, ConstraintName};
 use super::detail::Detail;
-use super::driver::{Device, DeviceInfo};
+use super::driver::{Device, DeviceInfo, Shown};
 use super::drivers;
 use super::error::{Error, ErrorKind, Result};
 use super::explain::{Offer, plan};
@@ -112,6 +112,18 @@ pub struct Made {
     pub by: String,
     /// What that device was asked for, in a line for people.
     pub request: String,
+    /// What proves that displays show it.
+    pub proofs: Vec<Proof>,
+}
+
+/// What proves that a display shows memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Proof {
+    /// The display.
+    #[serde(rename = "use")]
+    pub of: Use,
+    /// What was tried.
+    pub by: Shown,
 }
 
 /// Chooses who makes memory, by trying it on all who are to use it.
@@ -321,12 +333,12 @@ impl Prober {
         for allocator in makers {
             let by = allocator.info().name.clone();
             match try_allocator(allocator, &users, &description) {
-                Ok(buffer) => {
+                Ok((buffer, proofs)) => {
                     let request = match description.files() {
                         1 => allocator.request(&description),
                         _ => allocator.request_files(&description),
                     };
-                    return Ok(Made { buffer, by, request });
+                    return Ok(Made { buffer, by, request, proofs });
                 }
                 Err(error) => refusals.push(format!("{by}: {error}")),
             }
@@ -647,7 +659,7 @@ fn try_allocator(
     allocator: &dyn Device,
     users: &[(&dyn Device, Operation)],
     description: &Description,
-) -> Result<Buffer> {
+) -> Result<(Buffer, Vec<Proof>)> {
     let buffer = made(allocator, description)?;
     let keeps = buffer.description().layout.keeps(&description.set);
     keeps.map_err(|what| Error::new(ErrorKind::Mismatch, what))?;
@@ -658,16 +670,19 @@ fn try_allocator(
         let what = format!("memory in {files} files, and {asked} are asked for");
         return Err(Error::new(ErrorKind::Mismatch, what));
     }
-    for (user, _) in users {
+    let mut proofs = Vec::new();
+    for (user, operation) in users {
         // Who only makes memory, such as a heap, takes what it made itself.
         if user.info().imports {
-            user.import(&buffer)?;
+            let shown = user.import(&buffer)?.shown();
+            let of = || Use::new(user.info().name.clone(), *operation);
+            proofs.extend(shown.map(|by| Proof { of: of(), by }));
         } else if user.info().name != allocator.info().name {
             let what = format!("{} cannot import memory", user.info().name);
             return Err(Error::new(ErrorKind::Unsupported, what));
         }
     }
-    Ok(buffer)
+    Ok((buffer, proofs))
 }
 
 /// Capabilities in a line.

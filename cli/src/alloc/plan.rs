@@ -6,7 +6,7 @@ use std::fmt::{self, Write as _};
 use nvabi_devmem::drivers::Found;
 use nvabi_devmem::{
     Buffer, CapabilitySet, Derived, Description, Device, ErrorKind, Image, Layout, LayoutError,
-    Made, Offer, Operation, Prober, Refusal, Usage, Use, layout_of, plan, solve,
+    Made, Offer, Operation, Prober, Proof, Refusal, Usage, Use, layout_of, plan, solve,
 };
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use serde::Serialize;
@@ -29,6 +29,8 @@ pub(super) struct Plan {
     pub(super) layout: Option<Layout>,
     /// Who makes the memory; `None` where it could not be tried on this machine.
     pub(super) allocator: Option<Allocator>,
+    /// What proves that displays show it: none where it could not be tried on this machine.
+    proofs: Vec<Proof>,
     /// What else would serve.
     others: Vec<CapabilitySet>,
     /// Whether `others` are all.
@@ -393,11 +395,11 @@ fn attempt(
         match machine.map(|machine| machine.make(&description)).transpose() {
             Ok(made) => {
                 let (made, allocator) = made.unzip();
-                let buffer = made.map(|made| made.buffer);
+                let (buffer, proofs) = made.map(|made| (made.buffer, made.proofs)).unzip();
                 // Who makes the memory may lay the pixels out.
                 let layout =
                     buffer.as_ref().map_or(layout, |made| made.description().layout.clone());
-                chosen = Some((at, Some(layout), allocator, buffer));
+                chosen = Some((at, Some(layout), allocator, buffer, proofs.unwrap_or_default()));
                 break;
             }
             Err(error) => reasons.push((error.to_string(), !description.layout.is_open())),
@@ -405,16 +407,16 @@ fn attempt(
     }
     // What only its driver can lay out serves all the same.
     let by_its_driver = || reasons.iter().position(|(_, is_final)| !is_final);
-    let chosen = chosen.or_else(|| Some((by_its_driver()?, None, None, None)));
+    let chosen = chosen.or_else(|| Some((by_its_driver()?, None, None, None, Vec::new())));
     let reason = |at: usize| reasons.get(at).map(|(reason, _)| reason.clone()).unwrap_or_default();
-    let Some((at, layout, allocator, buffer)) = chosen else {
+    let Some((at, layout, allocator, buffer, proofs)) = chosen else {
         let reasons = reasons.into_iter().map(|(reason, _)| reason).collect();
         return Err(Failure::NoMemory(usage, reasons, refusals));
     };
     let no_layout = if layout.is_none() { reason(at) } else { String::new() };
     let set = sets.remove(at);
     Ok((
-        Plan { usage, set, layout, allocator, others: sets, complete, refusals, no_layout },
+        Plan { usage, set, layout, allocator, proofs, others: sets, complete, refusals, no_layout },
         buffer,
     ))
 }
@@ -449,6 +451,9 @@ impl Plan {
         }
         if let Some(Allocator { device, request, .. }) = &self.allocator {
             let _ = writeln!(text, "{:<18} {device}\n{:<18} {request}", "allocator", "request");
+        }
+        for Proof { of, by } in &self.proofs {
+            let _ = writeln!(text, "{:<18} {of} by {by}", "proved");
         }
         text.push('\n');
         self.write_layout(&mut text);

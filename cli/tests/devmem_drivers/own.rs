@@ -57,6 +57,40 @@ fn planned(arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+/// What says that a display shows it, in a plan.
+fn proof(used: &str, size: &str) -> Value {
+    let plan = planned(&["--use", used, size, "XR24"]);
+    assert_eq!(plan["proofs"][0]["use"], plan["usage"]["uses"][0]);
+    plan["proofs"][0]["by"].clone()
+}
+
+#[test]
+fn a_plan_says_what_proves_that_an_image_is_shown() {
+    let display = device("vkms");
+    let used = format!("{}:scanout", display.info().name);
+    assert_eq!(proof(&used, "640x480"), "commit");
+    // No screen has such a mode.
+    assert_eq!(proof(&used, "642x482"), "framebuffer");
+    let output = nvabi().args(["alloc", "plan", "--use", &used, "640x480", "XR24"]).output();
+    let text = String::from_utf8(output.unwrap().stdout).unwrap();
+    assert!(text.contains(&format!("\nproved             {used} by commit\n")), "{text}");
+}
+
+/// As the purpose is named, whichever display it is.
+#[test]
+fn a_display_is_planned_with() {
+    device("bochs");
+    let plan = planned(&["--use", "display:scanout", "1280x720", "XR24"]);
+    let chosen = plan["usage"]["uses"][0]["device"].as_str().unwrap();
+    assert!(chosen.starts_with("drm:card"), "{chosen}");
+    assert!(
+        ["commit", "framebuffer"].map(Value::from).contains(&plan["proofs"][0]["by"]),
+        "{plan}"
+    );
+    let with_cpu = ["--use", "cpu:cpu-write", "--use", "display:scanout", "1280x720", "XR24"];
+    assert_eq!(planned(&with_cpu)["layout"]["planes"][0]["pitch"], 5120);
+}
+
 #[test]
 fn bochs_takes_its_own_memory_alone() {
     takes_its_own_memory_alone("bochs", "Invalid argument");

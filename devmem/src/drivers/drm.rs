@@ -20,8 +20,8 @@ use super::{each, name_of, nodes, open};
 use crate::convert::{self, FormatModifier, in_formats};
 use crate::{
     Buffer, CapabilitySet, Description, Device, DeviceInfo, Driver, Error, ErrorKind, Fourcc, Hint,
-    Image, Import, Layout, Listed, MODIFIER_INVALID, MODIFIER_LINEAR, Operation, Result, Usage,
-    Use, transform,
+    Image, Import, Layout, Listed, MODIFIER_INVALID, MODIFIER_LINEAR, Operation, Result, Shown,
+    Usage, Use, transform,
 };
 
 const FOLDER: &str = "/dev/dri";
@@ -113,12 +113,19 @@ struct GemHandle {
 }
 
 /// The files of memory that the card has taken.
-struct Taken(Vec<GemHandle>);
+struct Taken {
+    files: Vec<GemHandle>,
+    shown: Option<Shown>,
+}
 
 impl Import for Taken {
     /// The handle of the first.
     fn handle(&self) -> u64 {
-        self.0.first().map_or(0, |gem| u64::from(u32::from(gem.handle)))
+        self.files.first().map_or(0, |gem| u64::from(u32::from(gem.handle)))
+    }
+
+    fn shown(&self) -> Option<Shown> {
+        self.shown
     }
 }
 
@@ -203,7 +210,7 @@ impl Node {
 
     /// Whether the display takes the memory as a framebuffer, and shows it where that can be asked. The
     /// framebuffer is gone again afterwards.
-    fn try_framebuffer(&self, buffer: &Buffer, taken: &[GemHandle]) -> Result<()> {
+    fn try_framebuffer(&self, buffer: &Buffer, taken: &[GemHandle]) -> Result<Shown> {
         let description = buffer.description();
         let framebuffer = Framebuffer::new(buffer, taken)?;
         let explicit = framebuffer.modifier.is_some()
@@ -218,10 +225,14 @@ impl Node {
             self.refused(&format!("takes no framebuffer {}", description.usage.image), error)
         })?;
         let image = &description.usage.image;
-        let shown = commit::is_shown(&self.card, added, image).unwrap_or(Ok(()));
+        let tested = commit::is_shown(&self.card, added, image);
         let removed = self.card.destroy_framebuffer(added);
-        shown.map_err(|error| self.refused(&format!("does not show {image}"), error))?;
-        removed.map_err(|error| self.refused("keeps a framebuffer", error))
+        let shown = if tested.is_some() { Shown::Commit } else { Shown::Framebuffer };
+        tested
+            .unwrap_or(Ok(()))
+            .map_err(|error| self.refused(&format!("does not show {image}"), error))?;
+        removed.map_err(|error| self.refused("keeps a framebuffer", error))?;
+        Ok(shown)
     }
 
     fn make(&self, layout: &Layout) -> Result<OwnedFd> {
@@ -314,15 +325,11 @@ impl Device for Node {
         let taken: Vec<_> = taken
             .collect::<io::Result<_>>()
             .map_err(|error| self.refused("takes no such memory", error))?;
-        let shown = description
-            .usage
-            .uses
-            .iter()
-            .any(|each| each.device == self.info.name && each.operation == Operation::Scanout);
-        if shown {
-            self.try_framebuffer(buffer, &taken)?;
-        }
-        Ok(Box::new(Taken(taken)))
+        let mut uses = description.usage.uses.iter();
+        let is_to_be =
+            uses.any(|each| each.device == self.info.name && each.operation == Operation::Scanout);
+        let shown = is_to_be.then(|| self.try_framebuffer(buffer, &taken)).transpose()?;
+        Ok(Box::new(Taken { files: taken, shown }))
     }
 }
 
