@@ -4,6 +4,7 @@ use std::fs::{File, Metadata};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
+use rustix::fs::{SealFlags, fcntl_add_seals, fcntl_get_seals, fstatfs};
 use serde::{Deserialize, Serialize};
 
 use super::capability::CapabilitySet;
@@ -129,6 +130,24 @@ impl Piece {
     fn end(&self) -> u64 {
         self.start.saturating_add(self.size)
     }
+
+    /// Sees to it that the file stays as large as it was: who touches what is cut off dies of SIGBUS.
+    pub(crate) fn stay(&self) -> Result<()> {
+        let stays = keeps_its_size(self.as_fd());
+        let asked = "asking a buffer for its file system and seals";
+        if !stays.map_err(|errno| Error::call(asked, errno.into()))? {
+            let what = "memory that could get smaller is not mapped: it is neither a dma-buf nor a memfd that can be \
+                sealed";
+            return Err(Error::new(ErrorKind::Mismatch, what));
+        }
+        let (has, had) = (size_of(self.as_fd())?, self.size);
+        match has < had {
+            true => {
+                Err(Error::new(ErrorKind::Mismatch, format!("{had} bytes of memory are {has} now")))
+            }
+            false => Ok(()),
+        }
+    }
 }
 
 impl AsFd for Piece {
@@ -150,7 +169,8 @@ pub struct Buffer {
 pub(crate) const MOST_PIECES: usize = 16;
 
 impl Buffer {
-    /// Takes a file descriptor that was received or exported, when it is what the description says.
+    /// Takes a file descriptor that was received or exported, when it is what the description says. That nobody makes
+    /// the file smaller afterwards, [`Self::map`] sees to.
     ///
     /// # Errors
     ///
@@ -207,7 +227,7 @@ impl Buffer {
         for (fd, plane) in fds.iter().zip(planes) {
             let wide = || Error::invalid("memory of 2⁶⁴ bytes");
             plane.offset = end.checked_next_multiple_of(page()).ok_or_else(wide)?;
-            end = plane.offset.checked_add(size_of(fd)?).ok_or_else(wide)?;
+            end = plane.offset.checked_add(size_of(fd.as_fd())?).ok_or_else(wide)?;
         }
         description.layout.size = end;
         Self::in_pieces(fds, description)
@@ -311,8 +331,8 @@ impl Buffer {
 }
 
 /// The bytes of a dma-buf or a memfd.
-pub(crate) fn size_of(fd: &OwnedFd) -> Result<u64> {
-    let file = fd.try_clone().map(File::from);
+pub(crate) fn size_of(fd: BorrowedFd<'_>) -> Result<u64> {
+    let file = fd.try_clone_to_owned().map(File::from);
     let file = file.map_err(|error| Error::call("dup of a buffer", error))?;
     size(&file, 0)
 }
@@ -330,6 +350,19 @@ fn size(file: &File, shown: u64) -> Result<u64> {
         Err(_) if shown > 0 => Ok(shown),
         Err(error) => Err(Error::io(ErrorKind::Call, "lseek of a buffer", error)),
     }
+}
+
+/// What `statfs` says of a dma-buf (`linux/magic.h`, `DMA_BUF_MAGIC`).
+const DMA_BUF_MAGIC: rustix::fs::FsWord = 0x444d_4142;
+
+/// Whether memory cannot get smaller: a dma-buf, or a memfd with its seal; one without is sealed here.
+pub(crate) fn keeps_its_size(fd: BorrowedFd<'_>) -> rustix::io::Result<bool> {
+    if fstatfs(fd)?.f_type == DMA_BUF_MAGIC {
+        return Ok(true);
+    }
+    // Files that are no memfd have no seals.
+    let sealed = |fd| fcntl_get_seals(fd).is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
+    Ok(sealed(fd) || (fcntl_add_seals(fd, SealFlags::SHRINK).is_ok() && sealed(fd)))
 }
 
 #[cfg(test)]

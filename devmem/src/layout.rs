@@ -84,14 +84,16 @@ impl Layout {
     }
 
     /// Whether the pixels of an image have room where this says that they are, whoever wrote it. Of tiles and of
-    /// formats that are not known here the planes are looked at alone.
+    /// formats that are not known here the planes are looked at alone; one there must be.
     ///
     /// # Errors
     ///
     /// What has no room.
     pub(crate) fn holds(&self, image: &Image) -> Result<(), String> {
         self.inside()?;
-        let Some(formats) = format::planes(image.format) else { return Ok(()) };
+        let Some(formats) = format::planes(image.format) else {
+            return if self.planes.is_empty() { Err("no planes".to_owned()) } else { Ok(()) };
+        };
         if self.planes.len() < formats.len() {
             let (has, format) = (self.planes.len(), image.format);
             return Err(format!("{has} planes, where {format} has {}", formats.len()));

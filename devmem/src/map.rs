@@ -18,11 +18,12 @@ use super::error::{Error, Result};
 use super::uapi::{self, DmaBufSync};
 
 impl Buffer {
-    /// Maps all of it for the CPU: to read alone where its file descriptor allows no more.
+    /// Maps all of it for the CPU: to read alone where its file descriptor allows no more. Files that are no dma-buf are
+    /// sealed, so that nobody makes them smaller meanwhile.
     ///
     /// # Errors
     ///
-    /// When its driver cannot be mapped, or no addresses are left.
+    /// When its driver cannot be mapped, no addresses are left, or a file cannot be sealed.
     pub fn map(&self) -> Result<Mapping<'_>> {
         let length = usize::try_from(self.size()).ok().and_then(NonZeroUsize::new);
         let Some(length) = length else {
@@ -37,7 +38,9 @@ impl Buffer {
             mapped => (mapped, true),
         };
         let start = start.map_err(|error| Error::call("mmap of a buffer", error))?;
-        Ok(Mapping { buffer: self, start: start.cast(), length: length.get(), writable })
+        let mapping = Mapping { buffer: self, start: start.cast(), length: length.get(), writable };
+        self.pieces().iter().try_for_each(Piece::stay)?;
+        Ok(mapping)
     }
 
     /// Maps its files one behind the other.
@@ -344,13 +347,61 @@ unsafe fn copy_in(to: *mut u8, from: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::io::Write as _;
+    use std::os::fd::AsRawFd as _;
+
     use super::*;
+    use crate::ErrorKind;
+
+    /// A memfd that can be sealed.
+    fn memory(name: &str) -> File {
+        use nix::sys::memfd::{MFdFlags, memfd_create};
+        memfd_create(name, MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING).unwrap().into()
+    }
+
+    fn seal(file: &File) {
+        use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+        fcntl(file, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK)).unwrap();
+    }
+
+    #[test]
+    fn what_is_mapped_does_not_get_smaller() {
+        use crate::{CapabilitySet, Description, Image, Layout, MODIFIER_LINEAR, Plane, Usage};
+        let of = |file: &File| {
+            file.set_len(8192).unwrap();
+            let planes = vec![Plane { offset: 0, pitch: 8192, size: 8192 }];
+            let description = Description {
+                usage: Usage::new(Image::bytes(8192), Vec::new()),
+                set: CapabilitySet::new(vec![], vec![]),
+                layout: Layout { modifier: MODIFIER_LINEAR, planes, size: 8192 },
+                metadata: Vec::new(),
+            };
+            Buffer::new(file.try_clone().unwrap().into(), description).unwrap()
+        };
+        let (kept, cut, plain) = (memory("kept"), memory("cut"), tempfile::tempfile().unwrap());
+        let buffer = of(&kept);
+        let mapping = buffer.map().unwrap();
+        let refused = kept.set_len(4096).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EPERM));
+        mapping.read().unwrap().load(8000, &mut [0; 4]).unwrap();
+
+        let buffer = of(&cut);
+        cut.set_len(4096).unwrap();
+        let refused = buffer.map().unwrap_err().to_string();
+        assert_eq!(refused, "8192 bytes of memory are 4096 now");
+        let refused = of(&plain).map().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Mismatch);
+        assert!(refused.to_string().contains("could get smaller"), "{refused}");
+        assert_eq!(ranges("memfd:cut"), 0, "nothing stays mapped");
+    }
 
     #[test]
     fn a_descriptor_to_read_is_mapped_to_read() {
         use crate::{CapabilitySet, Description, Image, Layout, MODIFIER_LINEAR, Plane, Usage};
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), [7; 64]).unwrap();
+        let mut file = memory("read");
+        file.write_all(&[7; 64]).unwrap();
+        seal(&file);
         let planes = vec![Plane { offset: 0, pitch: 64, size: 64 }];
         let description = Description {
             usage: Usage::new(Image::bytes(64), Vec::new()),
@@ -358,7 +409,8 @@ mod tests {
             layout: Layout { modifier: MODIFIER_LINEAR, planes, size: 64 },
             metadata: Vec::new(),
         };
-        let open = |write| std::fs::OpenOptions::new().read(true).write(write).open(file.path());
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let open = |write| std::fs::OpenOptions::new().read(true).write(write).open(&path);
         let to_read = Buffer::new(open(false).unwrap().into(), description.clone()).unwrap();
         let mut mapping = to_read.map().unwrap();
         let mut bytes = [0; 2];
@@ -383,8 +435,8 @@ mod tests {
         use crate::buffer::page;
         use crate::{CapabilitySet, Description, Image, Layout, MODIFIER_LINEAR, Plane, Usage};
         let (size, page) = (3 * page(), page());
-        let file = tempfile::Builder::new().prefix("nvabi-map-test").tempfile().unwrap();
-        file.as_file().set_len(size).unwrap();
+        let file = memory("nvabi-map-test");
+        file.set_len(size).unwrap();
         let plane = |offset| Plane { offset, pitch: 1, size: 1 };
         let of = |last: std::fs::File| {
             let description = Description {
@@ -397,14 +449,14 @@ mod tests {
                 },
                 metadata: Vec::new(),
             };
-            Buffer::in_pieces(vec![file.reopen().unwrap().into(), last.into()], description)
+            Buffer::in_pieces(vec![file.try_clone().unwrap().into(), last.into()], description)
         };
-        let name = file.path().to_str().unwrap();
+        let name = "nvabi-map-test";
         // It has a size, and is no memory.
         let no_memory = of(std::fs::File::open("/sys/kernel/uevent_seqnum").unwrap()).unwrap();
         no_memory.map().unwrap_err();
         assert_eq!(ranges(name), 0);
-        let both = of(file.reopen().unwrap()).unwrap();
+        let both = of(file.try_clone().unwrap()).unwrap();
         let mapping = both.map().unwrap();
         assert_eq!(ranges(name), 2);
         drop(mapping);

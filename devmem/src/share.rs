@@ -10,14 +10,13 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use rustix::fs::{SealFlags, fcntl_add_seals, fcntl_get_seals, fstatfs};
 use rustix::io::retry_on_intr;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-use super::buffer::{Buffer, Description, Identity, MOST_PIECES, Piece};
+use super::buffer::{Buffer, Description, Identity, MOST_PIECES, Piece, keeps_its_size};
 use super::error::{Error, ErrorKind, Result};
 
 const MAGIC: [u8; 8] = *b"nvabibuf";
@@ -25,9 +24,6 @@ const MAGIC_FILES: [u8; 8] = *b"nvabifds";
 const HEADER: usize = 32;
 /// Device and inode.
 const IDENTITY: usize = 16;
-
-/// What `statfs` says of a dma-buf (`linux/magic.h`, `DMA_BUF_MAGIC`).
-const DMA_BUF_MAGIC: rustix::fs::FsWord = 0x444d_4142;
 
 /// No description is longer; a sender cannot make a receiver ask for more memory.
 const LONGEST: u64 = 1 << 20;
@@ -101,16 +97,6 @@ impl Buffer {
         }
         Self::identified_pieces(fds, description, &identities)
     }
-}
-
-/// Whether memory cannot get smaller: a dma-buf, or a memfd with its seal; one without is sealed here.
-fn keeps_its_size(fd: BorrowedFd<'_>) -> rustix::io::Result<bool> {
-    if fstatfs(fd)?.f_type == DMA_BUF_MAGIC {
-        return Ok(true);
-    }
-    // Files that are no memfd have no seals.
-    let sealed = |fd| fcntl_get_seals(fd).is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
-    Ok(sealed(fd) || (fcntl_add_seals(fd, SealFlags::SHRINK).is_ok() && sealed(fd)))
 }
 
 fn header(length: u64, identities: &[Identity]) -> Vec<u8> {
@@ -223,7 +209,7 @@ fn receive_fds(stream: &UnixStream, bytes: &mut [u8]) -> Result<(usize, Vec<Owne
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CapabilitySet, Image, Layout, MODIFIER_LINEAR, Plane, Usage};
+    use crate::{CapabilitySet, Fourcc, Image, Layout, MODIFIER_LINEAR, Plane, Usage};
     use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
     fn description(size: u64) -> Description {
@@ -410,6 +396,11 @@ mod tests {
             refused(&|d| d.layout.planes[0].pitch = 4096),
             "plane 0 of 8192 bytes has no room for 1 rows of 8192 bytes, 4096 apart"
         );
+        let unknown = |d: &mut Description| {
+            d.usage.image.format = Fourcc::new(b"????");
+            d.layout.planes.clear();
+        };
+        assert_eq!(refused(&unknown), "no planes");
     }
 
     #[test]

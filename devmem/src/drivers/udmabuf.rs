@@ -142,10 +142,8 @@ pub(crate) fn most_scattered() -> u64 {
 /// What the kernel says.
 pub(crate) fn scattered(description: &Description) -> Result<Option<Buffer>> {
     let page = page();
-    let size = description.layout.size.max(1).next_multiple_of(page);
-    if size == page {
-        return Ok(None);
-    }
+    let size = description.layout.size.max(1).checked_next_multiple_of(page);
+    let Some(size) = size.filter(|size| *size > page) else { return Ok(None) };
     let Some(node) = found(open(NODE))? else { return Ok(None) };
     // As few pages as the list allows, at least twice.
     let piece =
@@ -184,4 +182,26 @@ fn sealed(name: &CStr, size: u64, huge: bool) -> Result<OwnedFd> {
 
 fn number_of(file: &OwnedFd) -> u32 {
     file.as_raw_fd() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Capability, Fourcc, Usage, solve};
+
+    #[test]
+    fn no_size_is_too_large_to_be_refused() {
+        let image = Image::new(64, 64, Fourcc::new(b"XR24"));
+        let set = CapabilitySet::new(vec![], vec![Capability::pitch_linear()]);
+        let mut layout = solve(&image, &set).unwrap();
+        for size in [0, 1, page(), u64::MAX, u64::MAX - page()] {
+            layout.size = size;
+            let usage = Usage::new(image, Vec::new());
+            let (set, layout) = (set.clone(), layout.clone());
+            let asked = Description { usage, set, layout, metadata: Vec::new() };
+            // More than the kernel makes is its to refuse, where there is a udmabuf.
+            let made = scattered(&asked);
+            assert!(made.is_err() || made.unwrap().is_none(), "{size}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ mod egl;
 mod gbm;
 
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -159,7 +159,7 @@ fn laid_out(made: &Made, description: &Description) -> Result<Buffer> {
     let (mut begins, mut size) = (Vec::new(), 0_u64);
     for file in &files {
         begins.push(size.next_multiple_of(crate::buffer::page()));
-        size = begins[begins.len() - 1].saturating_add(crate::buffer::size_of(file)?);
+        size = begins[begins.len() - 1].saturating_add(crate::buffer::size_of(file.as_fd())?);
     }
     let end_of = |file: usize| begins.get(file + 1).copied().unwrap_or(size);
     let end = |(file, begin): (usize, u64)| {
