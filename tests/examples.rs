@@ -132,6 +132,13 @@ const MISTAKES: [(&str, &str, &[&str]); 3] = [
     ),
 ];
 
+/// Of smithay without its backends, which need libraries of the system to link.
+#[test]
+fn smithay_takes_device_memory() {
+    let outcome = cargo(&examples().join("smithay"), &["check"], &[]);
+    assert!(outcome.success, "{}", outcome.stderr);
+}
+
 #[test]
 fn a_changed_shim_does_not_build() {
     let copy = scratch().join("changed-shim");
