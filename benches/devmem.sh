@@ -3,7 +3,8 @@
 # medians of runs that take turns. Asked: 5 times as fast with 64 x 64 sets, twice with 2 x 4. Exit
 # status 1 when it is not.
 #
-# NVABI_ALLOCATOR names a checkout of the C library (cubanismo/allocator): it is compiled and measured too.
+# NVABI_ALLOCATOR names a checkout of the C library (https://github.com/cubanismo/allocator), or is `fetch` to clone it:
+# it is compiled and measured too.
 #
 # --instructions counts what a call with 2 x 4 sets takes by callgrind instead, which other work on the machine does
 # not change. Asked: 3.5 times fewer than the port.
@@ -15,6 +16,10 @@ if [ -n "${NVABI_ALLOCATOR:-}" ]; then
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
     c=$NVABI_ALLOCATOR
+    if [ "$c" = fetch ]; then
+        c=$work/allocator
+        git clone --quiet --depth 1 https://github.com/cubanismo/allocator "$c"
+    fi
     cc -O2 -w -shared -fPIC -D_GNU_SOURCE -I"$c/include" -I"$c/src" -I"$c/src/cJSON" -o "$work/liballocator.so" \
         "$c"/src/*.c "$c"/src/constraints/*.c "$c/src/cJSON/cJSON.c" -ldl -lm
     export NVABI_ALLOCATOR_LIBRARY=$work/liballocator.so

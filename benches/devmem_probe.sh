@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# How long it takes to try every device of the virtual machine, and to remember what came of it: two GPUs, cameras,
+# displays. Asked: 200 ms, and 5 ms when it is remembered. Exit status 1 when it takes longer.
+#
+#   benches/devmem_probe.sh [KERNEL [MESA]]
+#
+# KERNEL and MESA are the folders that cli/tests/devmem_vm/kernel.sh and mesa.sh filled (target/devmem-kernel,
+# target/devmem-mesa). VM_ACCEL=kvm runs the machine on the processor; without it qemu translates, which takes longer.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+target=${CARGO_TARGET_DIR:-target}
+kernel=${1:-$target/devmem-kernel}
+mesa=${2:-$target/devmem-mesa}
+program=$(cargo test --quiet --release --package nvabi-cli --features devmem --test devmem_drivers --no-run \
+    --message-format=json | sed -n 's/.*"executable":"\([^"]*devmem_drivers[^"]*\)".*/\1/p' | tail -n 1)
+[ -d "$mesa" ] && export VM_ROOT=$mesa
+export NVABI_TEST_VM=1
+log=$(cli/tests/devmem_vm/run.sh "$kernel" "$program" --exact own::a_probe_takes_little_time --nocapture)
+line=$(printf '%s\n' "$log" | grep '^probe: ') || { printf '%s\n' "$log"; exit 2; }
+echo "$line"
+# probe: 9 devices, 178.2 ms, 4.1 ms remembered
+echo "$line" | awk '{ exit !($4 <= 200 && $6 <= 5) }'
