@@ -762,7 +762,7 @@ fn floats() {
         ),
         (
             "FSET.BF.GT.AND R0, R4, R6, PT",
-            two(0x20a) | IN_TRUE | bits(71, 1) | bits(76, 4),
+            two(0x20a) | IN_TRUE | bits(76, 4),
             [f(2.0), f(1.0), 0],
             word(1.0),
             None,

@@ -63,10 +63,10 @@ pub(in crate::sass) fn compare(m: &Modes, i: &In<'_>, out: &mut Out) {
     compared(m, holds, i.p[0], out);
 }
 
-/// The comparison as a number: one or all bits.
+/// The comparison as a number, one or zero.
 pub(in crate::sass) fn set(m: &Modes, i: &In<'_>, out: &mut Out) {
     compare(m, i, out);
-    let yes = if m.wide { 0x3f80_0000 } else { u32::MAX };
+    let yes = 1f32.to_bits();
     for lane in 0..32 {
         out.d[lane] = if out.p[0] >> lane & 1 != 0 { yes } else { 0 };
     }

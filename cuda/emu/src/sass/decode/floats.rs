@@ -43,7 +43,6 @@ impl Decoder<'_> {
                 compute.modes.compare = self.relation();
                 compute.modes.combine = self.combination();
                 compute.modes.flush = self.has(Modifier::FTZ);
-                compute.modes.wide = self.has(Modifier::BF);
                 compute.predicates[0] = self.predicate(3)?;
                 Ok(compute.into())
             }
