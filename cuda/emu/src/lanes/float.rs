@@ -464,6 +464,7 @@ pub(super) fn comparison(compare: &str, kind: &str, ftz: bool) -> Option<LaneFn>
 pub(super) fn atomic(operation: &str, kind: &str) -> Option<fn(u64, u64) -> u64> {
     Some(match (operation, kind) {
         ("add", "f32") => |a, b| (f32::get(a) + f32::get(b)).put(),
+        ("add.ftz", "f32") => |a, b| flush(flush(f32::get(a)) + flush(f32::get(b))).put(),
         ("add", "f64") => |a, b| (f64::get(a) + f64::get(b)).put(),
         _ => return None,
     })

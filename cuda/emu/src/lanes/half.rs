@@ -257,17 +257,33 @@ fn most<S: Short, const M: u8>(a: u16, b: u16, nan_wins: bool) -> u16 {
 
 /// Additions in memory.
 pub(super) fn atomic(operation: &str, kind: &str) -> Option<fn(u64, u64) -> u64> {
-    fn add<S: Short>(a: u64, b: u64) -> u64 {
-        put::<S, 0>(sum(value::<S>(a as u16), value::<S>(b as u16))).into()
+    macro_rules! step {
+        ($S:ty, |$a:ident, $b:ident| $e:expr) => {{
+            fn one<S: Short>($a: u16, $b: u16) -> u16 {
+                $e
+            }
+            match kind.ends_with("x2") {
+                false => |a, b| one::<$S>(a as u16, b as u16).into(),
+                true => |a, b| {
+                    let high = one::<$S>((a >> 16) as u16, (b >> 16) as u16);
+                    u64::from(one::<$S>(a as u16, b as u16)) | u64::from(high) << 16
+                },
+            }
+        }};
     }
-    fn add_both<S: Short>(a: u64, b: u64) -> u64 {
-        add::<S>(a, b) | add::<S>(a >> 16, b >> 16) << 16
+    macro_rules! operation {
+        ($S:ty) => {
+            match operation {
+                "add" => step!($S, |a, b| put::<S, 0>(sum(value::<S>(a), value::<S>(b)))),
+                "min" => step!($S, |a, b| least::<S, 0>(a, b, false)),
+                "max" => step!($S, |a, b| most::<S, 0>(a, b, false)),
+                _ => return None,
+            }
+        };
     }
-    Some(match (operation, kind) {
-        ("add", "f16") => add::<Half>,
-        ("add", "bf16") => add::<Brain>,
-        ("add", "f16x2") => add_both::<Half>,
-        ("add", "bf16x2") => add_both::<Brain>,
+    Some(match kind {
+        "f16" | "f16x2" => operation!(Half),
+        "bf16" | "bf16x2" => operation!(Brain),
         _ => return None,
     })
 }

@@ -348,9 +348,31 @@ pub(crate) enum TexelForm {
 /// What an atomic operation does to memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Rmw {
-    Apply(fn(u64, u64) -> u64),
+    Apply(Step),
+    /// Where units of global memory and of shared memory do it differently.
+    ByPlace {
+        global: Step,
+        shared: Step,
+    },
     /// Stores the source where memory holds this.
     CompareSwap(Reg),
+}
+
+/// The new value from the old one and the operand.
+pub(crate) type Step = fn(u64, u64) -> u64;
+
+impl Rmw {
+    /// The new value; `wanted` is what a swap compares with.
+    pub(crate) fn change(self, old: u64, operand: u64, wanted: u64, in_global: bool) -> u64 {
+        match self {
+            Self::Apply(step) => step(old, operand),
+            Self::ByPlace { global, shared } => {
+                (if in_global { global } else { shared })(old, operand)
+            }
+            Self::CompareSwap(_) if old == wanted => operand,
+            Self::CompareSwap(_) => old,
+        }
+    }
 }
 
 /// What a call calls.

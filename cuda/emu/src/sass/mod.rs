@@ -283,7 +283,9 @@ pub(crate) enum Op {
         done: u8,
         rmw: Rmw,
         from: u8,
+        /// Bytes of one part, and parts, which are changed one after the other.
         width: u64,
+        parts: u8,
         commutes: bool,
         /// The result is whether memory was changed.
         test: bool,

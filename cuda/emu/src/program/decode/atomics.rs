@@ -1,6 +1,6 @@
 //! Atomic operations and reductions: `atom`, `red`.
 
-use super::super::{Op, Order, Rmw};
+use super::super::{Address, Op, Order, Rmw};
 use super::Decoder;
 use super::memory::order;
 use crate::error::LoadError;
@@ -16,37 +16,53 @@ impl<'a> Decoder<'_, 'a> {
         let kind = opcode.kind();
         let operands = &instruction.operands;
         let has_dst = opcode.base == "atom";
-        let dst = if has_dst { Some(self.dst(operands.first())?) } else { None };
         let first = usize::from(has_dst);
         let at = self.address(opcode, operands.get(first))?;
-        let mut src = self.src(operands.get(first + 1))?;
-        let vector = ["v2", "v4", "v8"].iter().any(|word| opcode.has(word));
+        let mut sources = self.sources(operands.get(first + 1))?;
+        let results = match has_dst {
+            true => self.destinations(operands.first())?,
+            false => vec![None; sources.len()],
+        };
         let operation = opcode.modifiers.iter().find(|word| {
             matches!(
                 **word,
                 "add" | "min" | "max" | "and" | "or" | "xor" | "exch" | "inc" | "dec" | "cas"
             )
         });
-        let rmw = match operation {
-            Some(&"cas") => {
-                let compare = src;
-                src = self.src(operands.get(first + 2))?;
+        let Some(operation) = operation else { return self.unsupported(instruction) };
+        let rmw = match lanes::atomic(operation, kind) {
+            // Global memory takes subnormal numbers for zero, shared memory does not (PTX ISA, atom).
+            Some(shared) if (*operation, kind) == ("add", "f32") => {
+                let global = lanes::atomic("add.ftz", kind).unwrap_or(shared);
+                Rmw::ByPlace { global, shared }
+            }
+            Some(step) => Rmw::Apply(step),
+            None if *operation == "cas" => {
+                let compare = self.src(operands.get(first + 1))?;
+                sources = vec![self.src(operands.get(first + 2))?];
                 Rmw::CompareSwap(compare)
             }
-            Some(operation) => match lanes::atomic(operation, kind) {
-                Some(step) => Rmw::Apply(step),
-                None => return self.unsupported(instruction),
-            },
             None => return self.unsupported(instruction),
         };
         let width = self.width(opcode)?;
-        if vector || width < 2 {
+        let parts = [("v2", 2), ("v4", 4), ("v8", 8)];
+        // Of numbers of 16 bits by themselves there are sums alone.
+        let is_short = kind.contains("f16") && *operation != "add";
+        if width < 2
+            || is_short && sources.len() == 1
+            || sources.len() != opcode.choose(&parts).unwrap_or(1)
+            || results.len() != sources.len()
+        {
             return self.unsupported(instruction);
         }
         let order = Order { strong: true, ..order(opcode) };
         let commutes = !(kind.starts_with('f') || kind.starts_with("bf"))
-            && operation.is_some_and(|word| !matches!(*word, "exch" | "inc" | "dec" | "cas"));
-        self.emit(Op::Atomic { at, dst, rmw, src, width, order, commutes });
+            && !matches!(*operation, "exch" | "inc" | "dec" | "cas");
+        // Of a vector, each part is changed by itself.
+        for (part, (src, dst)) in sources.into_iter().zip(results).enumerate() {
+            let at = Address { offset: at.offset + (part as u64 * width) as i64, ..at };
+            self.emit(Op::Atomic { at, dst, rmw, src, width, order, commutes });
+        }
         Ok(())
     }
 }

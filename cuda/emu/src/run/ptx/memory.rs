@@ -186,13 +186,12 @@ impl Warp<'_> {
                 wait_for_turn(state, target);
             }
             let operand = self.register(*src)[lane];
-            let change = |old: u64| match rmw {
-                Rmw::Apply(step) => step(old, operand),
-                Rmw::CompareSwap(compare) => {
-                    let wanted = self.register(*compare)[lane] & low(*width);
-                    if old == wanted { operand } else { old }
-                }
+            let wanted = match rmw {
+                Rmw::CompareSwap(compare) => self.register(*compare)[lane] & low(*width),
+                _ => 0,
             };
+            let in_global = matches!(target, Target::Global(_));
+            let change = |old| rmw.change(old, operand, wanted, in_global);
             on_shared |= matches!(target, Target::Shared(_));
             out[lane] = update(self, state, lane, target, (address, *width), change)?;
         }

@@ -179,7 +179,7 @@ impl Warp<'_> {
         })
     }
 
-    fn write_long(&mut self, number: u8, values: &[u64; 32], wide: bool, mask: u32) {
+    pub(super) fn write_long(&mut self, number: u8, values: &[u64; 32], wide: bool, mask: u32) {
         self.write(number, &values.map(|value| value as u32), mask);
         if wide {
             self.write(number.saturating_add(1), &values.map(|value| (value >> 32) as u32), mask);
@@ -192,43 +192,50 @@ impl Warp<'_> {
         op: &Op,
         mask: u32,
     ) -> Result<(), Box<Mistake>> {
-        let Op::Atomic { at, to, done, rmw, from, width, commutes, test } = op else {
+        let Op::Atomic { at, to, done, rmw, from, width, parts, commutes, test } = op else {
             return Ok(());
         };
         let wide = *width == 8;
         let addresses = self.addresses(at);
-        let operands = self.long(*from, wide);
         let wanted = match rmw {
             Rmw::CompareSwap(number) => self.long(*number as u8, wide),
-            Rmw::Apply(_) => [0; 32],
+            _ => [0; 32],
         };
-        let mut out = [0; 32];
-        let mut changed = 0u32;
-        let mut on_shared = false;
+        let mut out = [[0; 32]; 4];
+        let (mut changed, mut on_shared) = (0u32, false);
         for lane in lanes_of(mask) {
-            let target = self.private.locate(state, lane, at.space, addresses[lane], *width)?;
+            let (address, size) = (addresses[lane], width * u64::from(*parts));
+            let target = self.private.locate(state, lane, at.space, address, size)?;
             if to.is_some() || !commutes || state.grid.launch.observe {
                 wait_for_turn(state, target);
             }
-            let operand = operands[lane];
-            let change = |old: u64| match rmw {
-                Rmw::Apply(step) => step(old, operand),
-                Rmw::CompareSwap(_) if old == wanted[lane] => operand,
-                Rmw::CompareSwap(_) => old,
-            };
             on_shared |= matches!(target, Target::Shared(_));
-            out[lane] = update(self, state, lane, target, (addresses[lane], *width), change)?;
-            changed |= u32::from(out[lane] == wanted[lane]) << lane;
         }
-        let old = out[mask.trailing_zeros() as usize & 31];
+        for (part, out) in out.iter_mut().enumerate().take((*parts).into()) {
+            let operands = match *from {
+                crate::sass::ZERO => [0; 32],
+                from => self.long(from.saturating_add(part as u8), wide),
+            };
+            for lane in lanes_of(mask) {
+                let address = addresses[lane] + width * part as u64;
+                let target = self.private.locate(state, lane, at.space, address, *width)?;
+                let in_global = matches!(target, Target::Global(_));
+                let change = |old| rmw.change(old, operands[lane], wanted[lane], in_global);
+                out[lane] = update(self, state, lane, target, (address, *width), change)?;
+                changed |= u32::from(out[lane] == wanted[lane]) << lane;
+            }
+        }
+        let old = out[0][mask.trailing_zeros() as usize & 31];
         self.observe(state, mask, EventKind::Atomic { old, shared: on_shared });
         state.ordered = true;
         if let Some(to) = to {
             if *test {
-                let changed = std::array::from_fn(|lane| changed >> lane & 1);
-                self.write(*to, &changed, mask);
+                let changed = std::array::from_fn(|lane| u64::from(changed >> lane & 1));
+                self.write_long(*to, &changed, wide, mask);
             } else {
-                self.write_long(*to, &out, wide, mask);
+                for (part, out) in out.iter().enumerate().take((*parts).into()) {
+                    self.write_long(to.saturating_add(part as u8), out, wide, mask);
+                }
             }
         }
         self.write_predicate(*done, if *test { changed } else { mask }, mask);

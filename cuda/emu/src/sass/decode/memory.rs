@@ -144,20 +144,29 @@ impl Decoder<'_> {
 
     fn atomic(&self, space: Space, to: Option<usize>, at: usize) -> Decoded<Op> {
         use Modifier::*;
+        // The type of a part, how many there are, and whether subnormal numbers are zero.
         let kinds = [
-            (_64, "u64"),
-            (S64, "s64"),
-            (S32, "s32"),
-            (F32_FTZ_RN, "f32"),
-            (F32_RN, "f32"),
-            (F64_RN, "f64"),
-            (F16x2_RN, "f16x2"),
-            (BF16x2_RN, "bf16x2"),
+            (_64, ("u64", 1, false)),
+            (S64, ("s64", 1, false)),
+            (S32, ("s32", 1, false)),
+            (F32_FTZ_RN, ("f32", 1, true)),
+            (F32x2_FTZ_RN, ("f32", 2, true)),
+            (F32x4_FTZ_RN, ("f32", 4, true)),
+            (F32_RN, ("f32", 1, false)),
+            (F32x2_RN, ("f32", 2, false)),
+            (F32x4_RN, ("f32", 4, false)),
+            (F64_RN, ("f64", 1, false)),
+            (F16x2_RN, ("f16x2", 1, false)),
+            (F16x4_RN, ("f16x2", 2, false)),
+            (F16x8_RN, ("f16x2", 4, false)),
+            (BF16x2_RN, ("bf16x2", 1, false)),
+            (BF16x4_RN, ("bf16x2", 2, false)),
+            (BF16x8_RN, ("bf16x2", 4, false)),
         ];
-        if [_128, F16x4_RN, F16x8_RN, BF16x4_RN, BF16x8_RN].iter().any(|kind| self.has(*kind)) {
+        if self.has(_128) {
             return Err("only up to 64 bits are changed at once here".to_owned());
         }
-        let kind = self.choose(&kinds).unwrap_or("u32");
+        let (kind, parts, flushes) = self.choose(&kinds).unwrap_or(("u32", 1, false));
         let operations = [
             (ADD, "add"),
             (MIN, "min"),
@@ -183,6 +192,7 @@ impl Decoder<'_> {
                 rmw: Rmw::CompareSwap(compare.into()),
                 from: self.register(at_operand + 2)?,
                 width,
+                parts,
                 commutes: false,
                 test: self.has(CAST),
             });
@@ -190,10 +200,11 @@ impl Decoder<'_> {
         if self.has(POPC_INC_32) {
             let rmw = Rmw::Apply(|old, _| u64::from((old as u32).wrapping_add(1)));
             let (from, commutes, test) = (ZERO, true, false);
-            return Ok(Op::Atomic { at, to, done, rmw, from, width, commutes, test });
+            return Ok(Op::Atomic { at, to, done, rmw, from, width, parts, commutes, test });
         }
         let operation = self.choose(&operations).ok_or("its operation is not known")?;
-        let step = lanes::atomic(operation, kind)
+        let name = if flushes { format!("{operation}.ftz") } else { operation.to_owned() };
+        let step = lanes::atomic(&name, kind)
             .ok_or_else(|| format!("there is no {operation} of {kind} in memory"))?;
         let rounds = kind.contains('f');
         Ok(Op::Atomic {
@@ -203,6 +214,7 @@ impl Decoder<'_> {
             rmw: Rmw::Apply(step),
             from: self.register(at_operand + 1)?,
             width,
+            parts,
             commutes: !rounds && !matches!(operation, "exch" | "inc" | "dec"),
             test: false,
         })
