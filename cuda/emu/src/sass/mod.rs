@@ -295,6 +295,8 @@ pub(crate) enum Op {
         from: Address,
         size: u64,
         really: Predicate,
+        /// The address says in its lowest bits how many bytes are not copied, but zero.
+        fills: bool,
     },
     LoadMatrix {
         at: Address,

@@ -10,7 +10,7 @@ use super::super::{Mistake, mistake, read_word};
 use super::warp::{Warp, ZEROS};
 use crate::program::{Rmw, Space, WINDOW_SHIFT};
 use crate::report::{EventKind, FindingKind};
-use crate::sass::{Address, Op, Predicate, Row, Source};
+use crate::sass::{Address, Op, Row, Source};
 
 impl Warp<'_> {
     /// The address that each lane accesses.
@@ -278,29 +278,36 @@ impl Warp<'_> {
     pub(super) fn copy(
         &mut self,
         state: &mut State<'_>,
-        to: &Address,
-        from: &Address,
-        size: u64,
-        really: Predicate,
+        op: &Op,
         mask: u32,
     ) -> Result<(), Box<Mistake>> {
+        let Op::CopyAsync { to, from, size, really, fills } = op else { return Ok(()) };
         let (targets, sources) = (self.addresses(to), self.addresses(from));
-        let really = self.holds(really);
+        let really = self.holds(*really);
         for lane in lanes_of(mask) {
-            let target = self.private.locate(state, lane, Space::Shared, targets[lane], size)?;
+            let target = self.private.locate(state, lane, Space::Shared, targets[lane], *size)?;
             let Target::Shared(offset) = target else { continue };
-            let problem = state.shared.write(accessor(self, lane, false), offset, size);
+            let problem = state.shared.write(accessor(self, lane, false), offset, *size);
             note(self, state, lane, offset, problem);
-            let source = match really >> lane & 1 {
-                0 => None,
-                _ => Some(self.private.locate(state, lane, from.space, sources[lane], size)?),
+            let skipped = if *fills { sources[lane] % size } else { 0 };
+            let (source, copied) = match really >> lane & 1 {
+                0 => (0, 0),
+                _ => (sources[lane] - skipped, size - skipped),
             };
-            if let Some(Target::Global(_)) = source {
-                watch_read(self, state, lane, (sources[lane], size), u64::MAX, false);
+            if copied == *size {
+                self.private.locate(state, lane, from.space, source, *size)?;
             }
-            for at in (0..size).step_by(4) {
-                let value = source.map_or(0, |source| self.private.get(state, lane, source, at, 4));
-                self.private.put(state, lane, target, at, 4, value);
+            let step = if copied % 4 == 0 { 4 } else { 1 };
+            for at in (0..*size).step_by(step as usize) {
+                let mut value = 0;
+                if at < copied {
+                    let cell = self.private.locate(state, lane, from.space, source + at, step)?;
+                    value = self.private.get(state, lane, cell, 0, step);
+                }
+                self.private.put(state, lane, target, at, step, value);
+            }
+            if copied != 0 {
+                watch_read(self, state, lane, (source, copied), u64::MAX, false);
             }
         }
         Ok(())

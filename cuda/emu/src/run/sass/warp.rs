@@ -264,9 +264,7 @@ impl<'a> Warp<'a> {
             Op::Store { .. } => self.store(state, &instruction.op, mask)?,
             Op::Atomic { .. } => self.atomic(state, &instruction.op, mask)?,
             Op::Constant { .. } => self.constant(&instruction.op, mask)?,
-            Op::CopyAsync { to, from, size, really } => {
-                self.copy(state, to, from, *size, *really, mask)?;
-            }
+            Op::CopyAsync { .. } => self.copy(state, &instruction.op, mask)?,
             Op::LoadMatrix { at, to, count, transposed } => {
                 self.load_matrix(state, at, *to, *count, *transposed, mask)?;
             }

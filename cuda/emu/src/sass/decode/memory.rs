@@ -240,6 +240,7 @@ impl Decoder<'_> {
             from: self.address(1, Space::Global)?,
             size,
             really: self.predicate(2)?,
+            fills: self.has(Modifier::ZFILL),
         })
     }
 }
