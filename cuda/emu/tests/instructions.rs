@@ -833,6 +833,14 @@ fn conversions() {
             None,
             None,
         ),
+        (
+            "FRND.FTZ.CEIL R0, R6",
+            one(0x307) | bits(75, 2) | bits(84, 2) | trunc(2) | bits(80, 1),
+            [0, f(TINY), 0],
+            word(0.0),
+            None,
+            None,
+        ),
         ("I2F R0, R6", i2f | bits(74, 1), [0, 0xffff_ffff, 0], word(-1.0), None, None),
         ("I2F.U32 R0, R6", i2f, [0, 0xffff_ffff, 0], word(4_294_967_296.0), None, None),
         (

@@ -1,6 +1,6 @@
 //! `cvt`: between integers, between floats, and from one to the other.
 
-use super::float::{Rounding, Step, narrow};
+use super::float::{Rounding, Step, f32_op, flush, narrow, saturate};
 use super::half::{Brain, Half, Short, short, value, whole};
 use super::{LaneFn, Opcode, by_name, lanes};
 
@@ -77,6 +77,8 @@ macro_rules! shortened {
             ("rp", false, false) => lanes!(|$a: $A| short::<$S>($e, Rounding::Up)),
             ("rn", true, false) => lanes!(|$a: $A| short::<$S>(unit($e), Rounding::Nearest)),
             ("rz", true, false) => lanes!(|$a: $A| short::<$S>(unit($e), Rounding::Zero)),
+            ("rm", true, false) => lanes!(|$a: $A| short::<$S>(unit($e), Rounding::Down)),
+            ("rp", true, false) => lanes!(|$a: $A| short::<$S>(unit($e), Rounding::Up)),
             ("rn", false, true) => lanes!(|$a: $A| short::<$S>(positive($e), Rounding::Nearest)),
             ("rz", false, true) => lanes!(|$a: $A| short::<$S>(positive($e), Rounding::Zero)),
             _ => return None,
@@ -122,12 +124,20 @@ fn two(opcode: &Opcode<'_>, to: &str) -> Option<LaneFn> {
 }
 
 /// To an integral number of the same type.
-fn to_integral<S: Short>(word: &str) -> Option<LaneFn> {
+fn to_integral<S: Short>(word: &str, sat: bool) -> Option<LaneFn> {
+    macro_rules! rounded {
+        ($round:path) => {
+            match sat {
+                false => lanes!(|a: u16| short::<S>($round(value::<S>(a)), Rounding::Nearest)),
+                true => lanes!(|a: u16| short::<S>(unit($round(value::<S>(a))), Rounding::Nearest)),
+            }
+        };
+    }
     Some(match word {
-        "rni" => lanes!(|a: u16| short::<S>(round::rint(value::<S>(a)), Rounding::Nearest)),
-        "rzi" => lanes!(|a: u16| short::<S>(round::trunc(value::<S>(a)), Rounding::Nearest)),
-        "rmi" => lanes!(|a: u16| short::<S>(round::floor(value::<S>(a)), Rounding::Nearest)),
-        "rpi" => lanes!(|a: u16| short::<S>(round::ceil(value::<S>(a)), Rounding::Nearest)),
+        "rni" => rounded!(round::rint),
+        "rzi" => rounded!(round::trunc),
+        "rmi" => rounded!(round::floor),
+        "rpi" => rounded!(round::ceil),
         _ => return None,
     })
 }
@@ -140,6 +150,16 @@ fn from_integer(opcode: &Opcode<'_>, to: &str, from: &str) -> Option<LaneFn> {
                 if (nearest as i128) $when (a as i128) { nearest.step($up) } else { nearest }
             }))
         };
+    }
+    if opcode.has("sat") {
+        // Between 0 and 1 there is no integer, and nothing to round.
+        return Some(match to {
+            "f32" => by_int!(from, From, lanes!(|a: From| if a > 0 { 1f32 } else { 0.0 })),
+            "f64" => by_int!(from, From, lanes!(|a: From| if a > 0 { 1f64 } else { 0.0 })),
+            "f16" => by_int!(from, From, lanes!(|a: From| if a > 0 { 0x3c00u16 } else { 0 })),
+            "bf16" => by_int!(from, From, lanes!(|a: From| if a > 0 { 0x3f80u16 } else { 0 })),
+            _ => return None,
+        });
     }
     Some(match (to, toward(opcode)) {
         ("f32", "rn") => by_int!(from, From, lanes!(|a: From| a as f32)),
@@ -230,46 +250,63 @@ mod round {
 fn floats(opcode: &Opcode<'_>, to: &str, from: &str) -> Option<LaneFn> {
     let integral =
         opcode.modifiers.iter().find(|word| matches!(**word, "rni" | "rzi" | "rmi" | "rpi"));
+    // To 32 and 64 bits: what is read is flushed, what comes of it is flushed or clamped to 0…1.
+    macro_rules! to_double {
+        (|$a:ident: $A:ty| $e:expr) => {
+            if opcode.has("sat") { lanes!(|$a: $A| unit($e)) } else { lanes!(|$a: $A| $e) }
+        };
+    }
+    macro_rules! to_single {
+        (|$a:ident: $A:ty| $e:expr) => {
+            match (opcode.has("ftz"), opcode.has("sat")) {
+                (false, false) => lanes!(|$a: $A| $e),
+                (true, false) => lanes!(|$a: $A| flush($e)),
+                (false, true) => lanes!(|$a: $A| saturate($e)),
+                (true, true) => lanes!(|$a: $A| saturate(flush($e))),
+            }
+        };
+    }
+    let ftz = opcode.has("ftz");
     Some(match (to, from, integral.copied()) {
-        ("f32", "f32", Some("rni")) => lanes!(|a: f32| a.round_ties_even()),
-        ("f32", "f32", Some("rzi")) => lanes!(|a: f32| a.trunc()),
-        ("f32", "f32", Some("rmi")) => lanes!(|a: f32| a.floor()),
-        ("f32", "f32", Some("rpi")) => lanes!(|a: f32| a.ceil()),
-        ("f64", "f64", Some("rni")) => lanes!(|a: f64| a.round_ties_even()),
-        ("f64", "f64", Some("rzi")) => lanes!(|a: f64| a.trunc()),
-        ("f64", "f64", Some("rmi")) => lanes!(|a: f64| a.floor()),
-        ("f64", "f64", Some("rpi")) => lanes!(|a: f64| a.ceil()),
-        ("f16", "f16", Some(word)) => to_integral::<Half>(word)?,
-        ("bf16", "bf16", Some(word)) => to_integral::<Brain>(word)?,
+        ("f32", "f32", Some("rni")) => f32_op!(opcode, |a| a.round_ties_even()),
+        ("f32", "f32", Some("rzi")) => f32_op!(opcode, |a| a.trunc()),
+        ("f32", "f32", Some("rmi")) => f32_op!(opcode, |a| a.floor()),
+        ("f32", "f32", Some("rpi")) => f32_op!(opcode, |a| a.ceil()),
+        ("f64", "f64", Some("rni")) => to_double!(|a: f64| a.round_ties_even()),
+        ("f64", "f64", Some("rzi")) => to_double!(|a: f64| a.trunc()),
+        ("f64", "f64", Some("rmi")) => to_double!(|a: f64| a.floor()),
+        ("f64", "f64", Some("rpi")) => to_double!(|a: f64| a.ceil()),
+        ("f16", "f16", Some(word)) => to_integral::<Half>(word, opcode.has("sat"))?,
+        ("bf16", "bf16", Some(word)) => to_integral::<Brain>(word, opcode.has("sat"))?,
         (_, _, Some(_)) => return None,
-        ("f32", "f32", None) if opcode.has("sat") => {
-            lanes!(|a: f32| if a > 0.0 { a.min(1.0) } else { 0.0 })
-        }
-        ("f64", "f64", None) if opcode.has("sat") => {
-            lanes!(|a: f64| if a > 0.0 { a.min(1.0) } else { 0.0 })
-        }
-        ("f32", "f32", None) if opcode.has("ftz") => {
-            lanes!(|a: f32| if a.is_subnormal() { 0f32.copysign(a) } else { a })
-        }
-        ("f32", "f32", None) => lanes!(|a: f32| a),
-        ("f64", "f64", None) => lanes!(|a: f64| a),
-        ("f64", "f32", None) => lanes!(|a: f32| f64::from(a)),
-        ("f32", "f64", None) if !opcode.has("sat") => match toward(opcode) {
-            "rn" => lanes!(|a: f64| a as f32),
-            "rz" => lanes!(|a: f64| narrow(a, "rz")),
-            "rm" => lanes!(|a: f64| narrow(a, "rm")),
-            _ => lanes!(|a: f64| narrow(a, "rp")),
+        // Without a modifier it moves a NaN as it is.
+        ("f32", "f32", None) if !ftz && !opcode.has("sat") => lanes!(|a: u32| a),
+        ("f32", "f32", None) => f32_op!(opcode, |a| a),
+        ("f64", "f64", None) => to_double!(|a: f64| a),
+        ("f64", "f32", None) if ftz => to_double!(|a: f32| f64::from(flush(a))),
+        ("f64", "f32", None) => to_double!(|a: f32| f64::from(a)),
+        ("f32", "f64", None) => match toward(opcode) {
+            "rn" => to_single!(|a: f64| a as f32),
+            "rz" => to_single!(|a: f64| narrow(a, "rz")),
+            "rm" => to_single!(|a: f64| narrow(a, "rm")),
+            _ => to_single!(|a: f64| narrow(a, "rp")),
         },
-        ("f32", "f16", None) if !opcode.has("sat") => lanes!(|a: u16| value::<Half>(a) as f32),
-        ("f32", "bf16", None) if !opcode.has("sat") => lanes!(|a: u16| value::<Brain>(a) as f32),
-        ("f64", "f16", None) if !opcode.has("sat") => lanes!(|a: u16| value::<Half>(a)),
-        ("f64", "bf16", None) if !opcode.has("sat") => lanes!(|a: u16| value::<Brain>(a)),
+        ("f32", "f16", None) => to_single!(|a: u16| value::<Half>(a) as f32),
+        // It is the upper half, of NaN as well.
+        ("f32", "bf16", None) if !ftz && !opcode.has("sat") => {
+            lanes!(|a: u16| u32::from(a) << 16)
+        }
+        ("f32", "bf16", None) => to_single!(|a: u16| value::<Brain>(a) as f32),
+        ("f64", "f16", None) => to_double!(|a: u16| value::<Half>(a)),
+        ("f64", "bf16", None) => to_double!(|a: u16| value::<Brain>(a)),
         ("f16", "f16", None) => shortened!(opcode, Half, |a: u16| value::<Half>(a)),
         ("f16", "bf16", None) => shortened!(opcode, Half, |a: u16| value::<Brain>(a)),
+        ("f16", "f32", None) if ftz => shortened!(opcode, Half, |a: f32| f64::from(flush(a))),
         ("f16", "f32", None) => shortened!(opcode, Half, |a: f32| f64::from(a)),
         ("f16", "f64", None) => shortened!(opcode, Half, |a: f64| a),
         ("bf16", "f16", None) => shortened!(opcode, Brain, |a: u16| value::<Half>(a)),
         ("bf16", "bf16", None) => shortened!(opcode, Brain, |a: u16| value::<Brain>(a)),
+        ("bf16", "f32", None) if ftz => shortened!(opcode, Brain, |a: f32| f64::from(flush(a))),
         ("bf16", "f32", None) => shortened!(opcode, Brain, |a: f32| f64::from(a)),
         ("bf16", "f64", None) => shortened!(opcode, Brain, |a: f64| a),
         _ => return None,

@@ -28,6 +28,8 @@ macro_rules! f32_op {
     };
 }
 
+pub(super) use f32_op;
+
 /// Rounding of a result.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Rounding {
