@@ -809,6 +809,35 @@ fn floats() {
         ("MUFU.RCP64H R0, R6", mufu(6), [0, d(4.0) >> 32, 0], halves(0.25).1, None, None),
         ("MUFU.SQRT R0, R6", mufu(8), [0, f(9.0), 0], word(3.0), None, None),
         ("MUFU.TANH R0, R6", mufu(9), [0, 0, 0], word(0.0), None, None),
+        // Exactly nothing is -0 where it is rounded downwards.
+        ("FADD.RM R0, R4, R6", two(0x221) | down, [f(1.0), f(-1.0), 0], word(-0.0), None, None),
+        ("FADD.RM R0, R4, R6", two(0x221) | down, [f(0.0), f(-0.0), 0], word(-0.0), None, None),
+        ("FADD.RM R0, R4, R6", two(0x221) | down, [f(0.0), f(0.0), 0], word(0.0), None, None),
+        ("FADD.RZ R0, R4, R6", two(0x221) | zero, [f(1.0), f(-1.0), 0], word(0.0), None, None),
+        (
+            "FFMA.RM R0, R4, R6, R8",
+            three(0x223) | down,
+            [f(2.0), f(3.0), f(-6.0)],
+            word(-0.0),
+            None,
+            None,
+        ),
+        (
+            "DADD.RM R0, R4, R8",
+            ((three(0x229)) ^ 6 << 32) | down,
+            [d(1.0), 0, d(-1.0)],
+            Some(0),
+            Some(0x8000_0000),
+            None,
+        ),
+        (
+            "DFMA.RM R0, R4, R6, R8",
+            three(0x22b) | down,
+            [d(2.0), d(3.0), d(-6.0)],
+            Some(0),
+            Some(0x8000_0000),
+            None,
+        ),
     ]);
 }
 

@@ -291,14 +291,21 @@ pub(super) fn two_sum(a: f64, b: f64) -> (f64, f64) {
     (sum, (a - (sum - part)) + (b - part))
 }
 
+/// A sum that is exactly zero has a minus where it is rounded downwards, but of +0 and +0 (IEEE 754, 6.3).
+fn signed_zero(sum: f64, parts: [f64; 2], toward: Rounding) -> f64 {
+    let negative = toward == Rounding::Down && parts.iter().any(|part| part.is_sign_negative());
+    if sum == 0.0 && negative { -0.0 } else { sum }
+}
+
 fn add_directed(a: f32, b: f32, toward: Rounding) -> f32 {
     let (sum, rest) = two_sum(a.into(), b.into());
-    narrow_sticky(sum, rest, toward)
+    narrow_sticky(signed_zero(sum, [a.into(), b.into()], toward), rest, toward)
 }
 
 fn fma_directed(a: f32, b: f32, c: f32, toward: Rounding) -> f32 {
-    let (sum, rest) = two_sum(f64::from(a) * f64::from(b), c.into());
-    narrow_sticky(sum, rest, toward)
+    let (product, c) = (f64::from(a) * f64::from(b), c.into());
+    let (sum, rest) = two_sum(product, c);
+    narrow_sticky(signed_zero(sum, [product, c], toward), rest, toward)
 }
 
 fn div_directed(a: f32, b: f32, toward: Rounding) -> f32 {
@@ -339,7 +346,7 @@ fn directed32(op: &Opcode<'_>) -> Option<(LaneFn, usize)> {
 fn directed64(op: &Opcode<'_>) -> Option<(LaneFn, usize)> {
     fn sum(a: f64, b: f64, toward: Rounding) -> f64 {
         let (sum, rest) = two_sum(a, b);
-        adjust64(sum, rest, toward)
+        adjust64(signed_zero(sum, [a, b], toward), rest, toward)
     }
     fn product(a: f64, b: f64, toward: Rounding) -> f64 {
         fused(a, b, 0f64.copysign(a * b), toward)
@@ -361,7 +368,8 @@ fn directed64(op: &Opcode<'_>) -> Option<(LaneFn, usize)> {
         // A product that is less than any number still has a sign.
         let vanished = product == 0.0 && a != 0.0 && b != 0.0;
         let lost = if vanished && lost == 0.0 { a.signum() * b.signum() } else { lost };
-        adjust64(nearest, lost, toward)
+        let exact = if lost == 0.0 { signed_zero(nearest, [product, c], toward) } else { nearest };
+        adjust64(exact, lost, toward)
     }
     fn quotient(a: f64, b: f64, toward: Rounding) -> f64 {
         let quotient = a / b;
