@@ -809,6 +809,17 @@ fn floats() {
         ("MUFU.RCP64H R0, R6", mufu(6), [0, d(4.0) >> 32, 0], halves(0.25).1, None, None),
         ("MUFU.SQRT R0, R6", mufu(8), [0, f(9.0), 0], word(3.0), None, None),
         ("MUFU.TANH R0, R6", mufu(9), [0, 0, 0], word(0.0), None, None),
+        ("MUFU.TANH R0, R6", mufu(9), [0, f(TINY), 0], word(TINY), None, None),
+        // Of many turns only the last counts.
+        ("MUFU.SIN R0, R6", mufu(1), [0, f(1e30), 0], word(0.0), None, None),
+        (
+            "MUFU.COS R0, R6",
+            mufu(0),
+            [0, f(2_097_152.25), 0],
+            word(std::f64::consts::FRAC_PI_2.cos() as f32),
+            None,
+            None,
+        ),
         // Exactly nothing is -0 where it is rounded downwards.
         ("FADD.RM R0, R4, R6", two(0x221) | down, [f(1.0), f(-1.0), 0], word(-0.0), None, None),
         ("FADD.RM R0, R4, R6", two(0x221) | down, [f(0.0), f(-0.0), 0], word(-0.0), None, None),

@@ -143,7 +143,9 @@ pub(in crate::sass) fn choose_double(m: &Modes, i: &In<'_>, out: &mut Out) {
 pub(in crate::sass) const SPECIAL: [&str; 10] =
     ["COS", "SIN", "EX2", "LG2", "RCP", "RSQ", "RCP64H", "RSQ64H", "SQRT", "TANH"];
 
-/// Rounded once from a double; subnormal numbers are zero. The upper half of a double alone is a double.
+const TANH: u8 = 9;
+
+/// Rounded once from a double; subnormal numbers are zero, but of TANH. The upper half of a double alone is a double.
 pub(in crate::sass) fn special(m: &Modes, i: &In<'_>, out: &mut Out) {
     for lane in 0..32 {
         if matches!(m.number, 6 | 7) {
@@ -159,17 +161,21 @@ pub(in crate::sass) fn special(m: &Modes, i: &In<'_>, out: &mut Out) {
             };
             continue;
         }
+        if m.number == TANH {
+            out.d[lane] = bits(f64::from(f32::from_bits(i.a[lane])).tanh() as f32);
+            continue;
+        }
         let x = f64::from(single::flush(f32::from_bits(i.a[lane])));
-        const TURN: f64 = std::f64::consts::TAU;
+        // In turns, of which only the last counts.
+        let angle = (x - x.round()) * std::f64::consts::TAU;
         let y = match m.number {
-            0 => (x * TURN).cos(),
-            1 => (x * TURN).sin(),
+            0 => angle.cos(),
+            1 => angle.sin(),
             2 => x.exp2(),
             3 => x.log2(),
             4 => 1.0 / x,
             5 => 1.0 / x.sqrt(),
-            8 => x.sqrt(),
-            _ => x.tanh(),
+            _ => x.sqrt(),
         };
         out.d[lane] = bits(single::flush(y as f32));
     }
