@@ -873,6 +873,17 @@ fn conversions() {
             None,
             None,
         ),
+        // Without NTZ a NaN is the highest bit.
+        ("F2I R0, R6", f2i | s32, [0, f(f32::NAN), 0], Some(0x8000_0000), None, None),
+        ("F2I.NTZ R0, R6", f2i | s32 | bits(77, 1), [0, f(f32::NAN), 0], Some(0), None, None),
+        (
+            "F2IP.U8.F32.NTZ R0, RZ, R6, RZ",
+            0x243 | ALWAYS | 255 << 24 | 6 << 32 | 255 << 64 | bits(74, 1),
+            [0, f(300.0), 0],
+            Some(255),
+            None,
+            None,
+        ),
         (
             "FRND.FTZ.CEIL R0, R6",
             one(0x307) | bits(75, 2) | bits(84, 2) | trunc(2) | bits(80, 1),

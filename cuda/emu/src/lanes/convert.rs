@@ -201,6 +201,16 @@ fn from_integer(opcode: &Opcode<'_>, to: &str, from: &str) -> Option<LaneFn> {
 fn to_integer(opcode: &Opcode<'_>, to: &str, from: &str) -> Option<LaneFn> {
     // The bits of NaN depend on both types (PTX ISA, cvt).
     let nan_is_top = from == "f64" || matches!(to, "s64" | "u64" | "b64");
+    float_to_integer(opcode, to, from, nan_is_top)
+}
+
+/// `nan_is_top`: of NaN comes the highest bit alone, else 0.
+pub(super) fn float_to_integer(
+    opcode: &Opcode<'_>,
+    to: &str,
+    from: &str,
+    nan_is_top: bool,
+) -> Option<LaneFn> {
     macro_rules! convert {
         ($F:ty, $value:expr) => {
             convert!($F, $value, rint "rni", trunc "rzi", floor "rmi", ceil "rpi")

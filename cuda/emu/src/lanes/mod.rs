@@ -281,6 +281,14 @@ pub(crate) fn short_value(kind: &str) -> Option<fn(u16) -> f64> {
     }
 }
 
+/// A float to an integer, where an instruction says itself what comes of NaN: the highest bit alone, or 0.
+pub(crate) fn float_to_integer(text: &str, nan_is_top: bool) -> Option<LaneFn> {
+    let opcode = Opcode::new(text);
+    let mut types = opcode.types();
+    let (to, from) = (types.next()?, types.next()?);
+    convert::float_to_integer(&opcode, to, from, nan_is_top)
+}
+
 /// The nearest number of 16 bits.
 pub(crate) fn half_of(value: f32) -> u16 {
     half::nearest::<half::Half>(value.into())

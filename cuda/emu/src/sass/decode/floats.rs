@@ -3,8 +3,9 @@
 use nvabi_sass::{Modifier, Op as Name};
 
 use super::{Decoded, Decoder, Kind, Op, native};
+use crate::lanes;
 use crate::sass::compute::{floats, halves};
-use crate::sass::{Compute, Native};
+use crate::sass::{Compute, Function, Native, Predicate};
 
 /// Names of roundings in PTX, of floats and to whole numbers.
 const ROUNDINGS: [(Modifier, &str); 3] =
@@ -164,7 +165,11 @@ impl Decoder<'_> {
         let rounding = self.choose(&WHOLE).unwrap_or("rni");
         let text = format!("cvt.{rounding}{}.{to}.{from}", self.flush_of(from));
         let kind = if from == "f16" { Kind::Halves } else { Kind::Single };
-        Ok(self.convert(&text, 1, [to.ends_with("64"), from == "f64"], kind)?.into())
+        let mut compute = self.convert(&text, 1, [to.ends_with("64"), from == "f64"], kind)?;
+        let nan_is_top = !self.has(Modifier::NTZ);
+        let f = lanes::float_to_integer(&text, nan_is_top).ok_or("its types are not known")?;
+        compute.f = Function::Lanes(f, 1);
+        Ok(compute.into())
     }
 
     /// Only floats of 32 bits have it in PTX.
