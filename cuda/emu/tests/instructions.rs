@@ -1194,6 +1194,19 @@ fn local_memory_has_a_lower_and_an_upper_part() {
     assert!(lanes.iter().zip(0..).all(|(got, lane)| got[0] == lane), "{lanes:?}");
 }
 
+
+#[test]
+fn what_says_more_than_is_computed_is_refused() {
+    for (arch, word, why) in [
+        (Arch::Sm80, 0x381 | 4 << 24 | bits(72, 1) | bits(73, 4) | bits(81, 1), "how it went"),
+        (Arch::Sm80, 0x3aa | 4 << 24 | bits(72, 1), "only its predicate"),
+        (Arch::Sm80, three(0x231) | bits(79, 1) | bits(87, 1), "depends on a predicate"),
+    ] {
+        let report = run_code(arch, &[word | ALWAYS, 0x94d | ALWAYS | 7 << 87]);
+        let finding = report.findings.first().unwrap_or_else(|| panic!("{why}: nothing is said"));
+        assert!(finding.message.contains(why), "{}", finding.message);
+    }
+}
 /// Code that is placed in memory, run by one warp.
 fn run_code(arch: Arch, words: &[u128]) -> nvabi_emu::Report {
     let mut device = Device::new();

@@ -241,6 +241,9 @@ impl Decoder<'_> {
             compute.modes.flush = self.has(Modifier::FTZ);
             return Ok(compute.into());
         }
+        if self.has(Modifier::RELU) && self.count() > 4 && self.predicate(4)? != Predicate::TRUE {
+            return Err("a clamp that depends on a predicate".to_owned());
+        }
         if self.instruction.op == Name::HFMA2 && self.is_constant()? {
             return Ok(self.compute(native::copy, 0, &[3], Kind::Halves)?.into());
         }

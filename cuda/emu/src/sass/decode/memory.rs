@@ -80,6 +80,9 @@ impl Decoder<'_> {
     }
 
     fn query(&self) -> Decoded<Op> {
+        if self.register(1)? != ZERO {
+            return Err("only its predicate is computed here".to_owned());
+        }
         let windows = [(Modifier::G, 0), (Modifier::S, SHARED_WINDOW), (Modifier::L, LOCAL_WINDOW)];
         Ok(Op::QuerySpace {
             outcome: self.outcome(0)?,
@@ -119,6 +122,9 @@ impl Decoder<'_> {
         let predicate = self.predicate(at + 1);
         if predicate.is_ok_and(|predicate| predicate != Predicate::TRUE) {
             return Err("a load that depends on a predicate of its own".to_owned());
+        }
+        if to > 0 && self.outcome(0)? != TRUE {
+            return Err("a load that says in a predicate how it went".to_owned());
         }
         let Size { width, parts, signed } = self.size();
         Ok(Op::Load {
