@@ -701,7 +701,7 @@ impl Device {
         let (address, size) = program.constants;
         let mut constants = vec![0; size as usize];
         self.memory.read(address, &mut constants)?;
-        Ok(SassCode::new(program, name, kernel, launch, params, constants))
+        Ok(SassCode::new(program, name, kernel, launch, params, constants, self.operations))
     }
 }
 

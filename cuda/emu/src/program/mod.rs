@@ -19,6 +19,9 @@ pub(crate) use link::{Linked, Target, Unit, link};
 /// Number of a register in its function.
 pub(crate) type Reg = u32;
 
+/// Warps that a multiprocessor has room for, as programs are told.
+pub(crate) const MAX_WARPS: u64 = 64;
+
 /// Bit positions of the windows through which generic addresses reach what is not global memory.
 pub(crate) const WINDOW_SHIFT: u32 = 56;
 pub(crate) const SHARED_WINDOW: u64 = 1 << WINDOW_SHIFT;
@@ -106,7 +109,6 @@ pub(crate) enum Special {
     GridDim(usize),
     LaneId,
     WarpId,
-    WarpCount,
     /// Lanes for which the comparison of their number with this lane's holds.
     LaneMask(fn(u32) -> u32),
     Clock,

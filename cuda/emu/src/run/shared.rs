@@ -148,11 +148,6 @@ impl Shared {
         (end <= self.bytes.len() as u64).then_some(offset as usize)
     }
 
-    /// Warps of the block.
-    pub(super) fn warps(&self) -> usize {
-        self.times.len()
-    }
-
     /// What a warp knows of the times of all.
     pub(super) fn times(&self, warp: usize) -> &Clock {
         &self.times[warp].now

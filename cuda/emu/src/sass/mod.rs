@@ -225,6 +225,11 @@ pub(crate) enum Special {
     ClockHigh,
     SharedWindow,
     LocalWindow,
+    /// Where the warp is on its multiprocessor, and how many have room there.
+    WarpPlace,
+    WarpRoom,
+    /// Bytes of shared memory of the block.
+    SharedSize,
     Zero,
 }
 

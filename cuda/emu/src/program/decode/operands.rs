@@ -1,6 +1,6 @@
 //! Operands: registers by name, constants, addresses of variables, special registers.
 
-use super::super::{CODE_WINDOW, Op, Reg, Special, Target};
+use super::super::{CODE_WINDOW, MAX_WARPS, Op, Reg, Special, Target};
 use super::shared::{RESERVED_SHARED, Shared};
 use super::{Binding, Decoder};
 use crate::error::LoadError;
@@ -181,7 +181,6 @@ fn special(name: &str) -> Option<Special> {
         None => match name {
             "%laneid" => Special::LaneId,
             "%warpid" => Special::WarpId,
-            "%nwarpid" => Special::WarpCount,
             "%lanemask_eq" => Special::LaneMask(|lane| 1 << lane),
             "%lanemask_lt" => Special::LaneMask(|lane| (1 << lane) - 1),
             "%lanemask_le" => Special::LaneMask(|lane| (1 << lane) | ((1 << lane) - 1)),
@@ -208,6 +207,7 @@ fn constant(name: &str) -> Option<u64> {
         // The one multiprocessor that there is.
         "%smid" | RESERVED_SHARED => Some(0),
         "%nsmid" => Some(1),
+        "%nwarpid" => Some(MAX_WARPS),
         _ => None,
     }
 }

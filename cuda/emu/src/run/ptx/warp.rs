@@ -697,7 +697,6 @@ impl<'a> Warp<'a> {
             Special::GridDim(axis) => splat(launch.grid[axis].into()),
             Special::LaneId => each(&|lane| lane.into()),
             Special::WarpId => splat(self.core.index as u64),
-            Special::WarpCount => splat(state.shared.warps() as u64),
             Special::LaneMask(f) => each(&|lane| f(lane).into()),
             // Time that depends on nothing but what has run.
             Special::Clock => splat(state.warp_instructions),

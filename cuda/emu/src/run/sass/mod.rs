@@ -24,6 +24,13 @@ mod bank0 {
     pub(super) const SHARED_WINDOW: usize = 0x18;
     pub(super) const LOCAL_WINDOW: usize = 0x20;
     pub(super) const STACK: usize = 0x28;
+    pub(super) const DYNAMIC_SHARED: usize = 0x2c;
+    pub(super) const GRID_ID: usize = 0x30;
+    pub(super) const MULTIPROCESSORS: usize = 0x10c;
+    /// Bytes of shared memory that are the system's and count as the kernel's.
+    pub(super) const SYSTEM_SHARED: usize = 0x114;
+    /// Where parameters begin up to Ada.
+    pub(super) const PARAMETERS: usize = 0x160;
 }
 
 /// Bytes in which the size of a bank counts.
@@ -38,7 +45,7 @@ pub(crate) struct SassCode<'a> {
 }
 
 impl<'a> SassCode<'a> {
-    /// `constants` is what bank 3 holds.
+    /// `constants` is what bank 3 holds, `id` the number of the launch.
     pub(crate) fn new(
         program: &'a Program,
         name: &'a str,
@@ -46,10 +53,11 @@ impl<'a> SassCode<'a> {
         launch: &Launch,
         params: &[u8],
         constants: Vec<u8>,
+        id: u64,
     ) -> Self {
         let mut banks: [Vec<u8>; BANKS] = Default::default();
         let first = program.first_parameter;
-        let mut bank = vec![0; first.max(bank0::STACK + 8)];
+        let mut bank = vec![0; first.max(bank0::SYSTEM_SHARED + 4)];
         let mut put = |at: usize, bytes: &[u8]| bank[at..at + bytes.len()].copy_from_slice(bytes);
         for axis in 0..3 {
             put(bank0::BLOCK + 4 * axis, &launch.block[axis].to_le_bytes());
@@ -57,7 +65,13 @@ impl<'a> SassCode<'a> {
         }
         put(bank0::SHARED_WINDOW, &SHARED_WINDOW.to_le_bytes());
         put(bank0::LOCAL_WINDOW, &LOCAL_WINDOW.to_le_bytes());
-        put(bank0::STACK, &kernel.local_size.to_le_bytes());
+        put(bank0::STACK, &(kernel.local_size as u32).to_le_bytes());
+        put(bank0::DYNAMIC_SHARED, &launch.shared_bytes.to_le_bytes());
+        put(bank0::GRID_ID, &id.to_le_bytes());
+        put(bank0::MULTIPROCESSORS, &1u32.to_le_bytes());
+        if first > bank0::PARAMETERS {
+            put(bank0::SYSTEM_SHARED, &(RESERVED_SHARED_BYTES as u32).to_le_bytes());
+        }
         bank.truncate(first);
         let own = kernel.shared_bytes(launch.shared_bytes.into());
         let place = bank.get_mut(RESERVED_SHARED..RESERVED_SHARED + 4);

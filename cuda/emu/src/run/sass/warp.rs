@@ -251,7 +251,11 @@ impl<'a> Warp<'a> {
                 let value = self.special(state, *special);
                 self.write_target(*target, &value, mask);
                 if *wide {
-                    self.write_target(Self::behind(*target), &ZEROS, mask);
+                    let high = match special {
+                        Special::Clock => self.special(state, Special::ClockHigh),
+                        _ => ZEROS,
+                    };
+                    self.write_target(Self::behind(*target), &high, mask);
                 }
             }
             Op::CodeAddress { to, address } => {
@@ -320,7 +324,7 @@ impl<'a> Warp<'a> {
     }
 
     fn special(&self, state: &State<'_>, special: Special) -> Row {
-        use crate::program::{LOCAL_WINDOW, SHARED_WINDOW};
+        use crate::program::{LOCAL_WINDOW, MAX_WARPS, SHARED_WINDOW};
         let splat = |value: u64| [value as u32; 32];
         match special {
             Special::Tid(axis) => self.core.tid[axis].map(|value| value as u32),
@@ -338,6 +342,11 @@ impl<'a> Warp<'a> {
             Special::ClockHigh => splat(state.warp_instructions >> 32),
             Special::SharedWindow => splat(SHARED_WINDOW >> 32),
             Special::LocalWindow => splat(LOCAL_WINDOW >> 32),
+            Special::WarpPlace => splat((self.core.index as u64) << 8),
+            Special::WarpRoom => splat(MAX_WARPS),
+            Special::SharedSize => {
+                splat(self.code.kernel.shared_bytes(state.grid.launch.shared_bytes.into()))
+            }
             Special::Zero => ZEROS,
         }
     }

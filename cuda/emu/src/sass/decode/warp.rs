@@ -49,6 +49,9 @@ impl Decoder<'_> {
             SR_GEMASK => Special::Mask(|lane| u32::MAX << lane),
             SR_CLOCKLO | SR_CLOCK | SR_GLOBALTIMERLO => Special::Clock,
             SR_CLOCKHI | SR_GLOBALTIMERHI => Special::ClockHigh,
+            SR_VIRTID => Special::WarpPlace,
+            SR_VIRTCFG => Special::WarpRoom,
+            SR_SMEMSZ => Special::SharedSize,
             SR_SWINHI => Special::SharedWindow,
             SR_LWINHI => Special::LocalWindow,
             // One cluster, one multiprocessor; windows begin at 0 in their lower half, and local memory at its
