@@ -47,7 +47,11 @@ pub(super) fn rounding(opcode: &Opcode<'_>) -> Rounding {
 pub(super) fn lookup(opcode: &Opcode<'_>) -> Option<(LaneFn, usize)> {
     let kind = opcode.kind();
     if opcode.base == "slct" && kind == "f32" {
-        return Some((lanes!(|a: u64, b: u64, c: f32| if c >= 0.0 { a } else { b }), 3));
+        let choose = match opcode.has("ftz") {
+            false => lanes!(|a: u64, b: u64, c: f32| if c >= 0.0 { a } else { b }),
+            true => lanes!(|a: u64, b: u64, c: f32| if flush(c) >= 0.0 { a } else { b }),
+        };
+        return Some((choose, 3));
     }
     let directed = rounding(opcode) != Rounding::Nearest;
     match kind {
@@ -64,21 +68,22 @@ fn single(op: &Opcode<'_>) -> Option<(LaneFn, usize)> {
         "add" => (f32_op!(op, |a, b| a + b), 2),
         "sub" => (f32_op!(op, |a, b| a - b), 2),
         "mul" => (f32_op!(op, |a, b| a * b), 2),
+        "div" if op.has("approx") => (f32_op!(op, |a, b| divide(a, b)), 2),
         "div" => (f32_op!(op, |a, b| a / b), 2),
         "fma" | "mad" if !op.has("ftz") && !op.has("sat") => (fma32, 3),
         "fma" | "mad" => (f32_op!(op, |a, b, c| a.mul_add(b, c)), 3),
+        "min" | "max" if op.has("xorsign") => (with_signs(op), 2),
         "min" if op.has("NaN") => {
             (f32_op!(op, |a, b| if a.is_nan() || b.is_nan() { f32::NAN } else { min32(a, b) }), 2)
         }
         "max" if op.has("NaN") => {
             (f32_op!(op, |a, b| if a.is_nan() || b.is_nan() { f32::NAN } else { max32(a, b) }), 2)
         }
-        "min" if !op.has("xorsign") => (f32_op!(op, |a, b| min32(a, b)), 2),
-        "max" if !op.has("xorsign") => (f32_op!(op, |a, b| max32(a, b)), 2),
-        "abs" if op.has("ftz") => (lanes!(|a: f32| flush(a).abs()), 1),
-        "abs" => (lanes!(|a: u32| a & 0x7fff_ffff), 1),
-        "neg" if op.has("ftz") => (lanes!(|a: f32| -flush(a)), 1),
-        "neg" => (lanes!(|a: u32| a ^ 0x8000_0000), 1),
+        "min" => (f32_op!(op, |a, b| min32(a, b)), 2),
+        "max" => (f32_op!(op, |a, b| max32(a, b)), 2),
+        // Of a NaN comes the one that a GPU makes.
+        "abs" => (f32_op!(op, |a| a.abs()), 1),
+        "neg" => (f32_op!(op, |a| -a), 1),
         "copysign" => (lanes!(|a: u32, b: u32| a & 0x8000_0000 | b & 0x7fff_ffff), 2),
         "rcp" => (f32_op!(op, |a| 1.0 / a), 1),
         "sqrt" => (f32_op!(op, |a| a.sqrt()), 1),
@@ -93,6 +98,11 @@ fn single(op: &Opcode<'_>) -> Option<(LaneFn, usize)> {
     })
 }
 
+/// The product with a reciprocal, which is zero where it would be subnormal (PTX ISA, div).
+fn divide(a: f32, b: f32) -> f32 {
+    if b.abs() > 2f32.powi(126) { a * 0f32.copysign(b) } else { a / b }
+}
+
 fn double(op: &Opcode<'_>) -> Option<(LaneFn, usize)> {
     Some(match op.base {
         "add" => (lanes!(|a: f64, b: f64| a + b), 2),
@@ -102,13 +112,14 @@ fn double(op: &Opcode<'_>) -> Option<(LaneFn, usize)> {
         "fma" | "mad" => (fma64, 3),
         "min" => (lanes!(|a: f64, b: f64| min64(a, b)), 2),
         "max" => (lanes!(|a: f64, b: f64| max64(a, b)), 2),
-        "abs" => (lanes!(|a: u64| a & !(1 << 63)), 1),
-        "neg" => (lanes!(|a: u64| a ^ 1 << 63), 1),
+        "abs" => (lanes!(|a: f64| a.abs()), 1),
+        "neg" => (lanes!(|a: f64| -a), 1),
         "copysign" => (lanes!(|a: u64, b: u64| a & 1 << 63 | b & !(1 << 63)), 2),
         // The approximations of a GPU drop the low word and flush subnormal numbers.
         "rcp" if op.has("approx") => (lanes!(|a: f64| high_word(1.0 / high_word(a))), 1),
         "rcp" => (lanes!(|a: f64| 1.0 / a), 1),
-        "rsqrt" if op.has("approx") => (lanes!(|a: f64| high_word(1.0 / high_word(a).sqrt())), 1),
+        "rsqrt" if op.has("ftz") => (lanes!(|a: f64| high_word(1.0 / high_word(a).sqrt())), 1),
+        "rsqrt" => (lanes!(|a: f64| 1.0 / a.sqrt()), 1),
         "sqrt" => (lanes!(|a: f64| a.sqrt()), 1),
         "testp" => (test(op)?, 1),
         _ => return None,
@@ -120,6 +131,35 @@ fn high_word(value: f64) -> f64 {
         return 0f64.copysign(value);
     }
     f64::from_bits(value.to_bits() & 0xffff_ffff_0000_0000)
+}
+
+/// The lesser or greater without signs, with both signs.
+fn with_signs(op: &Opcode<'_>) -> LaneFn {
+    fn signed(value: f32, a: f32, b: f32) -> f32 {
+        let sign = (a.to_bits() ^ b.to_bits()) & 1 << 31;
+        f32::from_bits(value.to_bits() | sign)
+    }
+    fn known(a: f32, b: f32) -> bool {
+        !a.is_nan() && !b.is_nan()
+    }
+    match (op.base, op.has("NaN")) {
+        ("min", false) => f32_op!(op, |a, b| signed(min32(a.abs(), b.abs()), a, b)),
+        ("max", false) => f32_op!(op, |a, b| signed(max32(a.abs(), b.abs()), a, b)),
+        ("min", true) => {
+            f32_op!(op, |a, b| if known(a, b) {
+                signed(min32(a.abs(), b.abs()), a, b)
+            } else {
+                f32::NAN
+            })
+        }
+        _ => {
+            f32_op!(op, |a, b| if known(a, b) {
+                signed(max32(a.abs(), b.abs()), a, b)
+            } else {
+                f32::NAN
+            })
+        }
+    }
 }
 
 pub(crate) fn min32(a: f32, b: f32) -> f32 {
@@ -151,7 +191,8 @@ fn test(op: &Opcode<'_>) -> Option<LaneFn> {
         "infinite" => both!(|a| a.is_infinite()),
         "number" => both!(|a| !a.is_nan()),
         "notanumber" => both!(|a| a.is_nan()),
-        "normal" => both!(|a| a.is_normal()),
+        // Zeros are (PTX ISA, testp).
+        "normal" => both!(|a| a.is_normal() || a == 0.0),
         "subnormal" => both!(|a| a.is_subnormal()),
         _ => return None,
     })

@@ -217,6 +217,14 @@ pub(super) fn lookup(op: &Opcode<'_>) -> Option<(LaneFn, usize)> {
             }),
             3,
         ),
+        "min" if op.has("xorsign") => match op.has("NaN") {
+            true => (modal!(op, S, M, |a, b| with_signs(least::<S, M>, a, b, true)), 2),
+            false => (modal!(op, S, M, |a, b| with_signs(least::<S, M>, a, b, false)), 2),
+        },
+        "max" if op.has("xorsign") => match op.has("NaN") {
+            true => (modal!(op, S, M, |a, b| with_signs(most::<S, M>, a, b, true)), 2),
+            false => (modal!(op, S, M, |a, b| with_signs(most::<S, M>, a, b, false)), 2),
+        },
         "min" if op.has("NaN") => (modal!(op, S, M, |a, b| least::<S, M>(a, b, true)), 2),
         "min" => (modal!(op, S, M, |a, b| least::<S, M>(a, b, false)), 2),
         "max" if op.has("NaN") => (modal!(op, S, M, |a, b| most::<S, M>(a, b, true)), 2),
@@ -255,7 +263,15 @@ fn most<S: Short, const M: u8>(a: u16, b: u16, nan_wins: bool) -> u16 {
     }
 }
 
-/// Additions in memory.
+/// The lesser or greater without signs, with both signs.
+fn with_signs(choose: fn(u16, u16, bool) -> u16, a: u16, b: u16, nan_wins: bool) -> u16 {
+    match choose(a & !SIGN, b & !SIGN, nan_wins) {
+        NAN => NAN,
+        value => value | (a ^ b) & SIGN,
+    }
+}
+
+/// Operations in memory.
 pub(super) fn atomic(operation: &str, kind: &str) -> Option<fn(u64, u64) -> u64> {
     macro_rules! step {
         ($S:ty, |$a:ident, $b:ident| $e:expr) => {{

@@ -101,6 +101,22 @@ fn bits(opcode: &Opcode<'_>, kind: &str) -> Option<(LaneFn, usize)> {
         "prmt" if kind == "b32" && opcode.modifiers.len() == 1 => {
             (lanes!(|a: u32, b: u32, c: u32| permute(a, b, c)), 3)
         }
+        "prmt" => (
+            match opcode.modifiers[..] {
+                ["b32", "f4e"] => lanes!(|a: u32, b: u32, c: u32| pick(a, b, c, |at, i| at + i)),
+                ["b32", "b4e"] => {
+                    lanes!(|a: u32, b: u32, c: u32| pick(a, b, c, |at, i| at + 8 - i))
+                }
+                ["b32", "rc8"] => lanes!(|a: u32, b: u32, c: u32| pick(a, b, c, |at, _| at)),
+                ["b32", "ecl"] => lanes!(|a: u32, b: u32, c: u32| pick(a, b, c, |at, i| at.max(i))),
+                ["b32", "ecr"] => lanes!(|a: u32, b: u32, c: u32| pick(a, b, c, |at, i| at.min(i))),
+                ["b32", "rc16"] => {
+                    lanes!(|a: u32, b: u32, c: u32| pick(a, b, c, |at, i| (at & 1) * 2 + (i & 1)))
+                }
+                _ => return None,
+            },
+            3,
+        ),
         "fns" => (lanes!(|mask: u32, base: u32, n: i32| nth_set(mask, base, n)), 3),
         "lop3" => (lanes!(|a: u32, b: u32, c: u32, t: u8| logic3(a, b, c, t)), 4),
         // Without selectors, masks and saturation.
@@ -308,6 +324,12 @@ fn permute(a: u32, b: u32, control: u32) -> u32 {
         *out = if select & 8 == 0 { byte } else { (byte as i8 >> 7) as u8 };
     }
     u32::from_le_bytes(out)
+}
+
+/// Bytes of two words by a rule, of the lowest two bits of a selector and the place of a byte.
+fn pick(a: u32, b: u32, control: u32, rule: fn(usize, usize) -> usize) -> u32 {
+    let bytes = (u64::from(b) << 32 | u64::from(a)).to_le_bytes();
+    u32::from_le_bytes(std::array::from_fn(|at| bytes[rule((control & 3) as usize, at) & 7]))
 }
 
 fn logic3(a: u32, b: u32, c: u32, table: u8) -> u32 {

@@ -236,12 +236,29 @@ const MODIFIERS: &[&str] = &[
     "normal",
     "subnormal",
     "relu",
+    "xorsign",
+    "f4e",
+    "b4e",
+    "rc8",
+    "ecl",
+    "ecr",
+    "rc16",
+    "add",
+    "abs",
 ];
 
 /// The function of an opcode and the number of its sources, for opcodes that only compute.
 pub(crate) fn lookup(opcode: &Opcode<'_>) -> Option<(LaneFn, usize)> {
     let known = |word: &&str| type_bits(word).is_some() || MODIFIERS.contains(word);
     if !opcode.modifiers.iter().all(known) {
+        return None;
+    }
+    if opcode.has("add") && opcode.base != "vabsdiff4" {
+        return None;
+    }
+    // The signs of both sources, of the lesser or greater without them.
+    let signs = [opcode.has("xorsign"), opcode.has("abs")];
+    if signs != [false; 2] && (signs != [true; 2] || !matches!(opcode.base, "min" | "max")) {
         return None;
     }
     let short = half::is_short(opcode.kind()) && !matches!(opcode.base, "mov" | "selp");

@@ -98,6 +98,7 @@ pub(crate) enum Statement<'a> {
     Registers {
         name: &'a str,
         count: Option<u32>,
+        predicates: bool,
     },
     /// A variable of the function.
     Variable(Variable<'a>),

@@ -430,7 +430,7 @@ impl<'a> Parser<'a> {
                 count = Some(self.number()?.min(1 << 24) as u32);
                 self.expect(b'>')?;
             }
-            out.push(Statement::Registers { name, count });
+            out.push(Statement::Registers { name, count, predicates: kind == ".pred" });
             if !self.eat(b',') {
                 return self.expect(b';');
             }

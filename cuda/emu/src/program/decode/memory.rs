@@ -2,7 +2,8 @@
 //! `cvta`, `isspacep`.
 
 use super::super::{
-    Address, LOCAL_WINDOW, Op, Order, PARAM_WINDOW, SHARED_WINDOW, Space, UsedBytes, WINDOW_SHIFT,
+    Address, LOCAL_WINDOW, Op, Order, PARAM_WINDOW, Reg, SHARED_WINDOW, Space, UsedBytes,
+    WINDOW_SHIFT,
 };
 use super::{Binding, Decoder};
 use crate::error::LoadError;
@@ -69,12 +70,28 @@ impl<'a> Decoder<'_, 'a> {
         let mut to = self.address(&Opcode::new("st.shared"), operands.first())?;
         let mut from = self.address(&Opcode::new("ld.global"), operands.get(1))?;
         (to.space, from.space) = (Space::Shared, Space::Global);
-        let source_size = match operands.get(3) {
-            Some(operand) => self.src(Some(operand))?,
+        // Behind the size, that of the source or whether it is ignored, then what caches are told.
+        let given = operands.get(3).filter(|_| operands.len() > 4 || !opcode.has("L2::cache_hint"));
+        let source_size = match given {
+            Some(operand) => {
+                let given = self.src(Some(operand))?;
+                match self.predicates.iter().any(|range| range.contains(&given)) {
+                    true => self.unless(given, size)?,
+                    false => given,
+                }
+            }
             None => self.constant(size),
         };
         self.emit(Op::CopyAsync { to, from, size, source_size });
         Ok(())
+    }
+
+    /// A number, or 0 where a predicate holds.
+    fn unless(&mut self, predicate: Reg, value: u64) -> Result<Reg, LoadError> {
+        let (select, out) = (self.lane_fn("selp.b64")?, self.register());
+        let (value, zero) = (self.constant(value), self.constant(0));
+        self.compute(select, out, &[zero, value, predicate]);
+        Ok(out)
     }
 
     /// `cp.async.bulk` without tensors: done when it is asked for, so that its bytes are told at once.

@@ -19,6 +19,7 @@ mod texture;
 mod warp;
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use self::shared::{NextMultiple, Shared, SharedLayout};
@@ -120,6 +121,8 @@ struct Decoder<'n, 'a: 'n> {
     jumps: Vec<(usize, usize, ScopedLabel<'a>, u32)>,
     code: Vec<Instruction>,
     registers: u32,
+    /// Which of them are predicates.
+    predicates: Vec<Range<Reg>>,
     constants: HashMap<u64, Reg>,
     read: HashSet<Reg>,
     carry: Option<Reg>,
@@ -206,6 +209,7 @@ impl<'n, 'a: 'n> Decoder<'n, 'a> {
             jumps: Vec::new(),
             code: Vec::new(),
             registers: 0,
+            predicates: Vec::new(),
             constants: HashMap::new(),
             read: HashSet::new(),
             carry: None,
@@ -317,9 +321,12 @@ impl<'n, 'a: 'n> Decoder<'n, 'a> {
 
     fn statement(&mut self, statement: &ptx::Statement<'a>) -> Result<(), LoadError> {
         match statement {
-            ptx::Statement::Registers { name, count } => {
+            ptx::Statement::Registers { name, count, predicates } => {
                 let first = self.registers;
                 self.registers += count.unwrap_or(1);
+                if *predicates {
+                    self.predicates.push(first..self.registers);
+                }
                 if self.registers > 1 << 20 {
                     return self.error(format!("`{name}`: too many registers"));
                 }
