@@ -266,6 +266,38 @@ fn integers() {
             None,
             None,
         ),
+        (
+            "IDP.2A.LO.S16.U8 R0, R4, R6, R8",
+            three(0x226) | bits(76, 1) | bits(73, 1),
+            [0x0002_ffff, 0x0304_0105, 100],
+            Some(97),
+            None,
+            None,
+        ),
+        (
+            "IDP.2A.HI.U16.S8 R0, R4, R6, R8",
+            three(0x226) | bits(76, 3) | bits(74, 1),
+            [0x0002_ffff, 0xff04_0000, 1],
+            Some(0xffff * 4 - 2 + 1),
+            None,
+            None,
+        ),
+        (
+            "VABSDIFF4.U8 R0, R4, R6, R8",
+            three(0x215) | bits(81, 7),
+            [0xff00_0410, 0x00ff_0220, 7],
+            Some(0xffff_0210),
+            None,
+            None,
+        ),
+        (
+            "VABSDIFF4.U8.ACC R0, R4, R6, R8",
+            three(0x215) | bits(81, 7) | bits(75, 1),
+            [0xff00_0410, 0x00ff_0220, 7],
+            Some(0xff + 0xff + 2 + 0x10 + 7),
+            None,
+            None,
+        ),
         ("VIADD R0, R4, R6", two(0x236), [3, all, 0], Some(2), None, None),
         (
             "VIMNMX R0, R4, R6, !PT",
@@ -648,6 +680,22 @@ fn comparisons_and_predicates() {
             Some(1),
         ),
         (
+            "PLOP3.LUT P0, P1, R4.SIGN, R6.SIGN, R8.SIGN, 0x2, 0x40",
+            three(0x21f) | OUT | bits(72, 2) | bits(16, 0x40),
+            [1, 1, 0x8000_0000],
+            None,
+            None,
+            Some(1),
+        ),
+        (
+            "PLOP3.LUT P0, P1, R4.SIGN, R6.SIGN, R8.SIGN, 0x2, 0x40",
+            three(0x21f) | OUT | bits(72, 2) | bits(16, 0x40),
+            [0xffff_ffff, 0x8000_0000, 1],
+            None,
+            None,
+            Some(2),
+        ),
+        (
             "DSETP.GT.AND P0, P1, R4, R6, PT",
             two(0x22a) | OUT | IN_TRUE | compare(4),
             [2f64.to_bits(), 1f64.to_bits(), 0],
@@ -820,6 +868,14 @@ fn floats() {
             None,
             None,
         ),
+        (
+            "MUFU.EX2.F16 R0, R6.H1",
+            mufu(2) ^ bits(73, 1) | bits(60, 1),
+            [0, 0x3c00_0000, 0],
+            Some(0x4000),
+            None,
+            None,
+        ),
         // Exactly nothing is -0 where it is rounded downwards.
         ("FADD.RM R0, R4, R6", two(0x221) | down, [f(1.0), f(-1.0), 0], word(-0.0), None, None),
         ("FADD.RM R0, R4, R6", two(0x221) | down, [f(0.0), f(-0.0), 0], word(-0.0), None, None),
@@ -847,6 +903,14 @@ fn floats() {
             [d(2.0), d(3.0), d(-6.0)],
             Some(0),
             Some(0x8000_0000),
+            None,
+        ),
+        (
+            "FMNMX.XORSIGN R0, |R4|, |R6|, PT",
+            two(0x209) | IN_TRUE | bits(73, 1) | bits(62, 1) | bits(82, 1),
+            [f(-1.0), f(2.0), 0],
+            word(-1.0),
+            None,
             None,
         ),
     ]);
@@ -877,10 +941,26 @@ fn conversions() {
         ("F2I R0, R6", f2i | s32, [0, f(f32::NAN), 0], Some(0x8000_0000), None, None),
         ("F2I.NTZ R0, R6", f2i | s32 | bits(77, 1), [0, f(f32::NAN), 0], Some(0), None, None),
         (
+            "F2F.BF16.F32 R0, R6",
+            one(0x304) | bits(77, 1) | bits(85, 1),
+            [0, f(1.0), 0],
+            Some(0x3f80),
+            None,
+            None,
+        ),
+        (
             "F2IP.U8.F32.NTZ R0, RZ, R6, RZ",
             0x243 | ALWAYS | 255 << 24 | 6 << 32 | 255 << 64 | bits(74, 1),
             [0, f(300.0), 0],
             Some(255),
+            None,
+            None,
+        ),
+        (
+            "F2FP.RELU.BF16.MERGE_C R0, R6, RZ",
+            0x23e | ALWAYS | 255 << 24 | 6 << 32 | 255 << 64 | bits(75, 3) | bits(78, 1),
+            [0, f(-2.0), 0],
+            Some(0),
             None,
             None,
         ),
@@ -1017,6 +1097,14 @@ fn two_halves() {
             None,
         ),
         (
+            "HMNMX2.XORSIGN R0, |R4|, |R6|, PT",
+            two(0x240) | IN_TRUE | bits(73, 1) | bits(62, 1) | bits(82, 1),
+            [pair(0xbc00, two_), pair(two_, half), 0],
+            Some(0xbc00_3800),
+            None,
+            None,
+        ),
+        (
             "HSETP2.GT.AND P0, P1, R4, R6, PT",
             two(0x234) | OUT | IN_TRUE | bits(76, 4),
             [pair(one, two_), pair(two_, half), 0],
@@ -1042,6 +1130,7 @@ fn two_halves() {
         ),
     ]);
 }
+
 
 /// What lanes have, of a source that is their number.
 fn lanes(text: &str, word: u128, sources: [u64; 3], wanted: impl Fn(u32) -> [Option<u32>; 2]) {
@@ -1207,6 +1296,7 @@ fn what_says_more_than_is_computed_is_refused() {
         assert!(finding.message.contains(why), "{}", finding.message);
     }
 }
+
 /// Code that is placed in memory, run by one warp.
 fn run_code(arch: Arch, words: &[u128]) -> nvabi_emu::Report {
     let mut device = Device::new();

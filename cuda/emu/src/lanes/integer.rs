@@ -75,6 +75,14 @@ pub(super) fn lookup(opcode: &Opcode<'_>) -> Option<(LaneFn, usize)> {
     }
 }
 
+/// Two halves of the first source by two bytes of the second, from this one on, and the third.
+macro_rules! dot_of_two {
+    ($a_signed:literal, $b_signed:literal, $first:literal) => {
+        lanes!(|a: u32, b: u32, c: u32| dot2(a, b >> (8 * $first), $a_signed, $b_signed)
+            .wrapping_add(c))
+    };
+}
+
 /// Bit fields, permutations and dot products.
 fn bits(opcode: &Opcode<'_>, kind: &str) -> Option<(LaneFn, usize)> {
     let wide = matches!(kind, "b64" | "u64" | "s64");
@@ -125,12 +133,35 @@ fn bits(opcode: &Opcode<'_>, kind: &str) -> Option<(LaneFn, usize)> {
                 ["u32", "u32", "u32"] => {
                     lanes!(|a: u32, b: u32, _c: u32| u32::from_le_bytes(distances(a, b)))
                 }
+                ["s32", "s32", "s32"] => {
+                    lanes!(|a: u32, b: u32, _c: u32| u32::from_le_bytes(signed_distances(a, b)))
+                }
+                ["s32", "s32", "s32", "add"] => {
+                    lanes!(|a: u32, b: u32, c: u32| {
+                        let sum: u32 = signed_distances(a, b).into_iter().map(u32::from).sum();
+                        c.wrapping_add(sum)
+                    })
+                }
                 ["u32", "u32", "u32", "add"] => {
                     lanes!(|a: u32, b: u32, c: u32| {
                         let sum: u32 = distances(a, b).into_iter().map(u32::from).sum();
                         c.wrapping_add(sum)
                     })
                 }
+                _ => return None,
+            },
+            3,
+        ),
+        "dp2a" => (
+            match (&opcode.types().collect::<Vec<_>>()[..], opcode.has("hi")) {
+                (["u32", "u32"], false) => dot_of_two!(false, false, 0),
+                (["s32", "s32"], false) => dot_of_two!(true, true, 0),
+                (["s32", "u32"], false) => dot_of_two!(true, false, 0),
+                (["u32", "s32"], false) => dot_of_two!(false, true, 0),
+                (["u32", "u32"], true) => dot_of_two!(false, false, 2),
+                (["s32", "s32"], true) => dot_of_two!(true, true, 2),
+                (["s32", "u32"], true) => dot_of_two!(true, false, 2),
+                (["u32", "s32"], true) => dot_of_two!(false, true, 2),
                 _ => return None,
             },
             3,
@@ -348,6 +379,20 @@ fn dot4(a: u32, b: u32, a_signed: bool, b_signed: bool) -> u32 {
     let byte = |value: u8, signed: bool| if signed { i32::from(value as i8) } else { value.into() };
     let products = a.to_le_bytes().into_iter().zip(b.to_le_bytes());
     products.map(|(a, b)| byte(a, a_signed) * byte(b, b_signed)).sum::<i32>() as u32
+}
+
+fn dot2(a: u32, b: u32, a_signed: bool, b_signed: bool) -> u32 {
+    let product = |half: u16, byte: u8| {
+        let half = if a_signed { i64::from(half as i16) } else { half.into() };
+        let byte = if b_signed { i64::from(byte as i8) } else { byte.into() };
+        half * byte
+    };
+    (product(a as u16, b as u8) + product((a >> 16) as u16, (b >> 8) as u8)) as u32
+}
+
+fn signed_distances(a: u32, b: u32) -> [u8; 4] {
+    let (a, b) = (a.to_le_bytes(), b.to_le_bytes());
+    std::array::from_fn(|at| (a[at] as i8).abs_diff(b[at] as i8))
 }
 
 /// How far the bytes of two words are from each other.

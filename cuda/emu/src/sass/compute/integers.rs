@@ -309,6 +309,14 @@ pub(in crate::sass) fn predicate_logic(m: &Modes, i: &In<'_>, out: &mut Out) {
     out.p = [of(m.number), of(m.other)];
 }
 
+/// The same of the signs of three numbers.
+pub(in crate::sass) fn sign_logic(m: &Modes, i: &In<'_>, out: &mut Out) {
+    let signs = [i.a, i.b, i.c].map(|row| mask(|lane| (row[lane] as i32) < 0));
+    let zero = [0; 32];
+    let none = In { a: &zero, b: &zero, c: &zero, high: [&zero; 3], p: signs };
+    predicate_logic(m, &none, out);
+}
+
 /// A narrower integer, clamped.
 pub(in crate::sass) fn clamp(m: &Modes, i: &In<'_>, out: &mut Out) {
     let (low, high) = match (m.signed, m.number) {

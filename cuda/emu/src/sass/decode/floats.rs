@@ -61,6 +61,7 @@ impl Decoder<'_> {
             F2F => self.between(),
             FRND => self.round(),
             F2FP => self.pack(),
+            F2IP => self.pack_integers(),
             HADD2 | HMUL2 | HFMA2 | HMNMX2 => self.two_halves(),
             HSET2 | HSETP2 => self.compare_halves(),
             _ => Err("it is decoded, but not run".to_owned()),
@@ -100,6 +101,9 @@ impl Decoder<'_> {
     }
 
     fn chosen(&self, f: Native) -> Decoded<Op> {
+        if self.has(Modifier::XORSIGN) {
+            return self.chosen_with_signs("f32", Kind::Single);
+        }
         let mut compute = self.compute(f, 0, &[1, 2], Kind::Single)?;
         compute.modes.flush = self.has(Modifier::FTZ);
         compute.modes.propagate_nan = self.has(Modifier::NAN);
@@ -107,9 +111,39 @@ impl Decoder<'_> {
         Ok(compute.into())
     }
 
+    /// The least or most of two without signs, with both signs.
+    fn chosen_with_signs(&self, kind: &str, bits: Kind) -> Decoded<Op> {
+        let name = self.least_or_most_name(3)?;
+        let nan = if self.has(Modifier::NAN) { ".NaN" } else { "" };
+        let text = format!("{name}{}{nan}.xorsign.abs.{kind}", self.flush());
+        let mut compute = self.shared(&text, 0, &[1, 2], bits)?;
+        for (source, at) in compute.sources.iter_mut().zip([1, 2]) {
+            let operand = self.operand(at)?;
+            if !operand.absolute || operand.negated {
+                return Err("signs of sources that keep theirs".to_owned());
+            }
+            source.low_bits = super::Bits::SAME;
+        }
+        Ok(compute.into())
+    }
+
+    fn least_or_most_name(&self, at: usize) -> Decoded<&'static str> {
+        match self.predicate(at)? {
+            Predicate { number: super::TRUE, negated: false, .. } => Ok("min"),
+            Predicate { number: super::TRUE, negated: true, .. } => Ok("max"),
+            _ => Err("the choice of a predicate is not computed here".to_owned()),
+        }
+    }
+
     fn special_function(&self) -> Decoded<Op> {
-        if self.has(Modifier::F16) {
-            return Err("functions of 16 bits are not computed here".to_owned());
+        let short = [(Modifier::F16, ("f16", "")), (Modifier::BF16, ("bf16", ".ftz"))];
+        if let Some((kind, ftz)) = self.choose(&short) {
+            let name = match () {
+                () if self.has(Modifier::EX2) => format!("ex2.approx{ftz}.{kind}"),
+                () if self.has(Modifier::TANH) => format!("tanh.approx.{kind}"),
+                () => return Err("this function of 16 bits is not computed here".to_owned()),
+            };
+            return Ok(self.shared(&name, 0, &[1], Kind::Halves)?.into());
         }
         let mut compute = self.compute(floats::special, 0, &[1], Kind::Single)?;
         let name = self.instruction.modifiers.iter().find_map(|modifier| {
@@ -153,7 +187,8 @@ impl Decoder<'_> {
 
     fn of_integer(&self) -> Decoded<Op> {
         let from = self.choose(&INTEGERS).unwrap_or("s32");
-        let to = self.choose(&[(Modifier::F16, "f16"), (Modifier::F64, "f64")]).unwrap_or("f32");
+        let kinds = [(Modifier::F16, "f16"), (Modifier::BF16, "bf16"), (Modifier::F64, "f64")];
+        let to = self.choose(&kinds).unwrap_or("f32");
         let text = format!("cvt.{}.{to}.{from}", self.rounding().unwrap_or("rn"));
         let long = [to == "f64", from.ends_with("64")];
         Ok(self.convert(&text, 1, long, Kind::Integer)?.into())
@@ -181,6 +216,7 @@ impl Decoder<'_> {
     fn between(&self) -> Decoded<Op> {
         let name = |modifier: &Modifier| match modifier {
             Modifier::F16 => Some("f16"),
+            Modifier::BF16 => Some("bf16"),
             Modifier::F32 => Some("f32"),
             Modifier::F64 => Some("f64"),
             _ => None,
@@ -212,21 +248,48 @@ impl Decoder<'_> {
     }
 
     fn pack(&self) -> Decoded<Op> {
-        if !self.has(Modifier::PACK_AB) || self.has(Modifier::SATFINITE) {
-            return Err("only pairs of 16 bits are packed here".to_owned());
+        let merges = self.has(Modifier::MERGE_C) && self.is_zero(3)?;
+        if !merges && !self.has(Modifier::PACK_AB) || self.has(Modifier::SATFINITE) {
+            return Err(
+                "only numbers of 16 bits are packed here, of two or of one and zero".to_owned()
+            );
         }
-        let to = if self.has(Modifier::BF16) { "bf16x2" } else { "f16x2" };
+        let to = if self.has(Modifier::BF16) { "bf16" } else { "f16" };
         let relu = if self.has(Modifier::RELU) { ".relu" } else { "" };
-        let text = format!("cvt.{}{relu}.{to}.f32", self.rounding().unwrap_or("rn"));
-        Ok(self.shared(&text, 0, &[1, 2], Kind::Single)?.into())
+        let text = format!("cvt.{}{relu}.{to}", self.rounding().unwrap_or("rn"));
+        Ok(match merges {
+            true => self.shared(&format!("{text}.f32"), 0, &[2], Kind::Single)?.into(),
+            false => self.shared(&format!("{text}x2.f32"), 0, &[1, 2], Kind::Single)?.into(),
+        })
+    }
+
+    /// A byte, where nothing else is packed with it.
+    fn pack_integers(&self) -> Decoded<Op> {
+        let plain = self.has(Modifier::U8) && !self.has(Modifier::RELU);
+        if !plain || !self.is_zero(1)? || !self.is_zero(3)? {
+            return Err("only one byte without a sign is packed here".to_owned());
+        }
+        let nan_is_top = !self.has(Modifier::NTZ);
+        let mut compute = self.compute(native::copy, 0, &[2], Kind::Single)?;
+        let rounding = self.choose(&WHOLE).unwrap_or("rni");
+        let f = lanes::float_to_integer(&format!("cvt.{rounding}.u8.f32"), nan_is_top);
+        compute.f = Function::Lanes(f.ok_or("its types are not known")?, 1);
+        Ok(compute.into())
+    }
+
+    fn is_zero(&self, at: usize) -> Decoded<bool> {
+        Ok(self.source(at, Kind::Integer)?.is_zero())
     }
 
     fn two_halves(&self) -> Decoded<Op> {
-        if self.has(Modifier::FMZ) || self.has(Modifier::XORSIGN) {
-            return Err("FMZ and XORSIGN are not computed here".to_owned());
+        if self.has(Modifier::FMZ) {
+            return Err("FMZ is not computed here".to_owned());
         }
         let brain = self.has(Modifier::BF16_V2);
         let kind = if brain { "bf16x2" } else { "f16x2" };
+        if self.has(Modifier::XORSIGN) {
+            return self.chosen_with_signs(kind, Kind::Halves);
+        }
         let (mut name, from): (String, &[usize]) = match self.instruction.op {
             Name::HADD2 => ("add".to_owned(), &[1, 2]),
             Name::HMUL2 => ("mul".to_owned(), &[1, 2]),
@@ -264,12 +327,7 @@ impl Decoder<'_> {
     }
 
     fn least_or_most_halves(&self, kind: &str) -> Decoded<Op> {
-        let predicate = self.predicate(3)?;
-        let name = match (predicate.number, predicate.negated) {
-            (super::TRUE, false) => "min",
-            (super::TRUE, true) => "max",
-            _ => return Err("the choice of a predicate is not computed here".to_owned()),
-        };
+        let name = self.least_or_most_name(3)?;
         let nan = if self.has(Modifier::NAN) { ".NaN" } else { "" };
         let text = format!("{name}{}{nan}.{kind}", self.flush());
         Ok(self.shared(&text, 0, &[1, 2], Kind::Halves)?.into())

@@ -1,6 +1,6 @@
 //! Integers, logic, shifts, moves and predicates.
 
-use nvabi_sass::{Modifier, Op as Name};
+use nvabi_sass::{Modifier, Op as Name, Value};
 
 use super::{Decoded, Decoder, Kind, Op, native};
 use crate::sass::compute::{Combine, Compare};
@@ -76,6 +76,13 @@ impl Decoder<'_> {
                 compute.modes.signed = signed;
                 Ok(compute.into())
             }
+            VABSDIFF4 if self.outcome(1)? == super::TRUE => {
+                let kind = if self.has(Modifier::U8) { "u32" } else { "s32" };
+                let add = if self.has(Modifier::ACC) { ".add" } else { "" };
+                let text = format!("vabsdiff4.{kind}.{kind}.{kind}{add}");
+                Ok(self.shared(&text, 0, &[2, 3, 4], Kind::Integer)?.into())
+            }
+            IDP if self.has(Modifier::_2A) => self.dot_of_two(),
             IDP => self.dot(),
             I2I => self.clamp(),
             PLOP3 | UPLOP3 => self.predicate_logic(),
@@ -265,6 +272,16 @@ impl Decoder<'_> {
         Ok(compute.into())
     }
 
+    fn dot_of_two(&self) -> Decoded<Op> {
+        if self.is_negated(3)? {
+            return Err("a summand that is negated".to_owned());
+        }
+        let sign = |unsigned| if self.has(unsigned) { "u32" } else { "s32" };
+        let part = if self.has(Modifier::HI) { "hi" } else { "lo" };
+        let text = format!("dp2a.{part}.{}.{}", sign(Modifier::U16), sign(Modifier::U8));
+        Ok(self.shared(&text, 0, &[1, 2, 3], Kind::Integer)?.into())
+    }
+
     fn dot(&self) -> Decoded<Op> {
         let mut compute = self.integer(native::dot, 0, &[1, 2, 3])?;
         let kinds: Vec<bool> = (self.instruction.modifiers.iter())
@@ -294,9 +311,15 @@ impl Decoder<'_> {
     }
 
     fn predicate_logic(&self) -> Decoded<Op> {
-        let mut compute = self.predicates_only(native::predicate_logic, &[], Kind::Integer)?;
+        let of_signs = matches!(self.operand(2)?.value, Value::Register(_));
+        let mut compute = match of_signs {
+            true => self.predicates_only(native::sign_logic, &[2, 3, 4], Kind::Integer)?,
+            false => self.predicates_only(native::predicate_logic, &[], Kind::Integer)?,
+        };
         compute.outcomes = [self.outcome(0)?, self.outcome(1)?];
-        compute.predicates = [self.predicate(2)?, self.predicate(3)?, self.predicate(4)?];
+        if !of_signs {
+            compute.predicates = [self.predicate(2)?, self.predicate(3)?, self.predicate(4)?];
+        }
         compute.modes.number = self.number(5)? as u8;
         compute.modes.other = self.number(6)? as u8;
         Ok(compute.into())
