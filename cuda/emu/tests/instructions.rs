@@ -1177,6 +1177,9 @@ fn lanes_together() {
     let all = 0x3a1 | ALWAYS | 4 << 24;
     lanes("MATCH.ALL P0, R0, R4", all, [7, 0, 0], |_| [Some(u32::MAX), Some(1)]);
     lanes("MATCH.ALL P0, R0, R4", all, [LANES, 0, 0], |_| [Some(0), Some(0)]);
+    // The first lane's, and which lanes have another.
+    let to_uniform = 0x3c2 | ALWAYS | 4 << 24 | 4 << 16;
+    lanes("R2UR P0, UR4, R4", to_uniform, [LANES, 0, 0], |lane| [None, Some((lane != 0).into())]);
     // Which lanes run, which have ended, and where a thread is in its block.
     let state = |number: u128| 0x355 | ALWAYS | number << 24;
     lanes("BMOV.32 R0, MACTIVE", state(26), [0; 3], |_| [Some(u32::MAX), None]);

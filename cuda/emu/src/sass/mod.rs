@@ -19,6 +19,7 @@ pub(crate) use compute::{Function, In, Modes, Native, Out, Row};
 pub(crate) use load::load;
 pub(crate) use placed::load as load_placed;
 
+use crate::lanes::{self, matrix::Element};
 use crate::program::{Rmw, Shuffle, Space, Vote};
 use crate::texture::{Access, LevelSource};
 
@@ -310,6 +311,13 @@ pub(crate) enum Op {
         transposed: bool,
     },
     MatrixMultiply(Box<MatrixMultiply>),
+    /// One lane of those that a mask in a uniform register names, or of those where a predicate holds: whether a lane
+    /// is it, and its number.
+    Elect {
+        outcome: u8,
+        target: Target,
+        among: Result<Operand, Predicate>,
+    },
     Texture(Box<TextureOp>),
     Fence,
     Nop,
@@ -414,9 +422,11 @@ pub(crate) enum Op {
         by: Operand,
         clamp: Operand,
     },
+    /// The value of the first lane; the predicate tells which lanes have another.
     ToUniform {
         to: u8,
         from: u8,
+        others: u8,
     },
     /// What space a generic address is in.
     QuerySpace {
@@ -512,6 +522,13 @@ pub(crate) enum MatrixKind {
     Tf32 { k: usize },
     /// 16×8, or 8×8, from rows of bytes.
     Bytes { rows: usize, k: usize, signed: [bool; 2], saturate: bool },
-    /// 8×8 from 8×4 and 4×8 doubles.
-    Doubles,
+    /// `rows`×8 from `rows`×k and k×8 of what `lanes::matrix` multiplies, as PTX lays it over the lanes.
+    Any {
+        rows: usize,
+        k: usize,
+        elements: [Element; 2],
+        sum: Element,
+        combine: lanes::matrix::Combine,
+        saturate: bool,
+    },
 }

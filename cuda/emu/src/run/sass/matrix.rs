@@ -2,6 +2,10 @@
 
 use super::super::{Mistake, mistake};
 use super::warp::{Warp, ZEROS};
+use crate::lanes::{
+    self,
+    matrix::{Fragment, Layout, Role},
+};
 use crate::report::FindingKind;
 use crate::sass::{MatrixKind, MatrixMultiply, Row};
 
@@ -25,13 +29,57 @@ impl Warp<'_> {
             MatrixKind::Bytes { rows, k, signed, saturate } => {
                 bytes(&a, &b, &c, rows, k, signed, saturate)
             }
-            MatrixKind::Doubles => doubles(&a, &b, &c),
+            MatrixKind::Any { rows, k, elements: [a, b], sum, combine, saturate } => {
+                let fragment = |element, rows, columns, role| {
+                    let layout = Layout::Prescribed(role);
+                    Fragment { element, rows, columns, layout }
+                };
+                let a = fragment(a, rows, k, Role::A(rows));
+                let b = fragment(b, k, 8, Role::B);
+                let sum = fragment(sum, rows, 8, Role::C);
+                let [left, right, start] = [(&a, op.a), (&b, op.b), (&sum, op.c)]
+                    .map(|(of, first)| self.elements(of, first));
+                let parts = [&left[..], &right, &start];
+                let out = lanes::matrix::multiply([&a, &b, &sum, &sum], parts, combine, saturate);
+                self.put_elements(&sum, op.d, &out);
+                return Ok(());
+            }
         };
         for (at, row) in out.iter().enumerate() {
             self.write(op.d.saturating_add(at as u8), row, mask);
         }
         Ok(())
     }
+
+    /// The elements of a matrix that begins in this register, row by row.
+    fn elements(&self, of: &Fragment, first: u8) -> Vec<u64> {
+        let wide = of.element.bits() == 64;
+        let rows: Vec<[u64; 32]> = (0..registers(of))
+            .map(|at| match first {
+                crate::sass::ZERO => [0; 32],
+                _ => self.long(first.saturating_add((at << u8::from(wide)) as u8), wide),
+            })
+            .collect();
+        of.gather(rows.len(), |register, lane| rows[register][lane])
+    }
+
+    fn put_elements(&mut self, of: &Fragment, first: u8, elements: &[u64]) {
+        let (wide, count) = (of.element.bits() == 64, registers(of));
+        for at in 0..count {
+            let words: [u64; 32] = std::array::from_fn(|lane| of.word(elements, count, at, lane));
+            self.write_long(
+                first.saturating_add((at << u8::from(wide)) as u8),
+                &words,
+                wide,
+                u32::MAX,
+            );
+        }
+    }
+}
+
+/// How many registers of a lane a matrix takes, of 32 bits or one element.
+fn registers(of: &Fragment) -> usize {
+    of.rows * of.columns / 32 / of.element.per_register()
 }
 
 /// Row and column of the numbers of 32 bits that a lane has of the result.
@@ -136,20 +184,4 @@ fn bytes(
         }
     }
     out
-}
-
-/// 8 by 8 from 8 by 4 and 4 by 8, each product added with one rounding.
-fn doubles(a: &[Row], b: &[Row], c: &[Row]) -> Vec<Row> {
-    let number = |rows: &[Row], n: usize, lane: usize| {
-        f64::from_bits(u64::from(rows[2 * n][lane]) | u64::from(rows[2 * n + 1][lane]) << 32)
-    };
-    let sum = |n: usize, lane: usize| {
-        let (row, column) = (lane / 4, lane % 4 * 2 + n);
-        let sum = (0..4).fold(number(c, n, lane), |sum, k| {
-            number(a, 0, row * 4 + k).mul_add(number(b, 0, column * 4 + k), sum)
-        });
-        if sum.is_nan() { 0xfff8_0000_0000_0000 } else { sum.to_bits() }
-    };
-    let word = |at: usize, lane: usize| (sum(at / 2, lane) >> (32 * (at % 2))) as u32;
-    (0..4).map(|at| std::array::from_fn(|lane| word(at, lane))).collect()
 }

@@ -43,9 +43,22 @@ impl Warp<'_> {
             Op::Shuffle { kind, to, outcome, from, by, clamp } => {
                 self.shuffle(*kind, [*to, *outcome, *from], by, clamp, mask);
             }
-            Op::ToUniform { to, from } => {
-                let value = self.row(*from)[mask.trailing_zeros() as usize & 31];
+            Op::Elect { outcome, target, among } => {
+                let named = match among {
+                    Ok(lanes) => self.value(lanes)[mask.trailing_zeros() as usize & 31],
+                    Err(predicate) => self.holds(*predicate),
+                };
+                let leader = (named & mask).trailing_zeros() & 31;
+                self.write_target(*target, &[leader; 32], mask);
+                self.write_predicate(*outcome, 1 << leader & named, mask);
+            }
+            Op::ToUniform { to, from, others } => {
+                let values = *self.row(*from);
+                let value = values[mask.trailing_zeros() as usize & 31];
                 self.now.set(*to, value);
+                let differ = |lane: &usize| values[*lane] != value;
+                let differing = lanes_of(mask).filter(differ).fold(0, |all, lane| all | 1 << lane);
+                self.write_predicate(*others, differing, mask);
             }
             Op::BarrierResult { to, outcome } => {
                 let (value, holds) = (self.result, self.result != 0);

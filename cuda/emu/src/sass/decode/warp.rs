@@ -3,7 +3,10 @@
 use nvabi_sass::{Modifier, Op as Name, Value};
 
 use super::{Decoded, Decoder, Kind, Op};
-use crate::lanes;
+use crate::lanes::{
+    self,
+    matrix::{Combine, Element},
+};
 use crate::program::{Shuffle, Vote};
 use crate::sass::{MatrixKind, MatrixMultiply, Special};
 
@@ -21,7 +24,12 @@ impl Decoder<'_> {
             REDUX => self.reduce(),
             SHFL => self.shuffle(),
             R2UR if self.has(Modifier::OR) => Err("lanes are not joined here".to_owned()),
-            R2UR => Ok(Op::ToUniform { to: self.uniform_register(1)?, from: self.register(2)? }),
+            R2UR => Ok(Op::ToUniform {
+                to: self.uniform_register(1)?,
+                from: self.register(2)?,
+                others: self.outcome(0)?,
+            }),
+            ELECT => self.elect(),
             B2R => Ok(Op::BarrierResult { to: self.register(0)?, outcome: self.outcome(1)? }),
             _ => self.matrices(),
         }
@@ -132,23 +140,32 @@ impl Decoder<'_> {
                     MatrixKind::Halves { k, value, wide: self.has(F32) }
                 }
             }
-            Name::IMMA => {
-                let shapes = [(_16816, (16, 16)), (_16832, (16, 32)), (_8816, (8, 16))];
-                let (rows, k) = self.choose(&shapes).ok_or("only bytes are multiplied here")?;
-                let kinds: Vec<bool> = (self.instruction.modifiers.iter())
-                    .filter_map(|modifier| match modifier {
-                        U8 => Some(false),
-                        S8 => Some(true),
-                        _ => None,
-                    })
-                    .collect();
-                let [a, b] = kinds[..] else {
-                    return Err("only bytes are multiplied here".to_owned());
-                };
-                MatrixKind::Bytes { rows, k, signed: [a, b], saturate: self.has(SAT) }
+            Name::IMMA => self.integer_matrices()?,
+            Name::BMMA => {
+                let shapes = [(_88128, (8, 128)), (_168128, (16, 128)), (_168256, (16, 256))];
+                let (rows, k) = self.choose(&shapes).ok_or("its shape is not known")?;
+                let combine = if self.has(XOR) { Combine::Xor } else { Combine::And };
+                let (elements, sum) = ([Element::B1; 2], Element::S32);
+                MatrixKind::Any { rows, k, elements, sum, combine, saturate: false }
             }
-            Name::DMMA if (self.has(_884) || self.has(_8x8x4)) && self.plain_rounding() => {
-                MatrixKind::Doubles
+            Name::DMMA if self.plain_rounding() => {
+                let shapes = [
+                    (_884, (8, 4)),
+                    (_8x8x4, (8, 4)),
+                    (_16x8x4, (16, 4)),
+                    (_16x8x8, (16, 8)),
+                    (_16x8x16, (16, 16)),
+                ];
+                let (rows, k) = self.choose(&shapes).ok_or("its shape is not known")?;
+                let (elements, sum) = ([Element::F64; 2], Element::F64);
+                MatrixKind::Any {
+                    rows,
+                    k,
+                    elements,
+                    sum,
+                    combine: Combine::Multiply,
+                    saturate: false,
+                }
             }
             _ => return Err("this shape is not multiplied here".to_owned()),
         };
@@ -160,6 +177,46 @@ impl Decoder<'_> {
         let [d, a, b, c] =
             [self.register(0)?, self.register(1)?, self.register(2)?, self.register(3)?];
         Ok(Op::MatrixMultiply(Box::new(MatrixMultiply { kind, d, a, b, c })))
+    }
+
+    fn integer_matrices(&self) -> Decoded<MatrixKind> {
+        use Modifier::*;
+        let kind = |modifier: &Modifier| match modifier {
+            U8 => Some(Element::U8),
+            S8 => Some(Element::S8),
+            U4 => Some(Element::U4),
+            S4 => Some(Element::S4),
+            _ => None,
+        };
+        let kinds: Vec<Element> = self.instruction.modifiers.iter().filter_map(kind).collect();
+        let [a, b] = kinds[..] else { return Err("its types are not known".to_owned()) };
+        let shapes = [
+            (_8816, (8, 16)),
+            (_8832, (8, 32)),
+            (_16816, (16, 16)),
+            (_16832, (16, 32)),
+            (_16864, (16, 64)),
+        ];
+        let (rows, k) = self.choose(&shapes).ok_or("its shape is not known")?;
+        let saturate = self.has(SAT);
+        if a.bits() == 8 && b.bits() == 8 && k <= 32 && (rows, k) != (8, 32) {
+            let signed = [a, b].map(|kind| kind == Element::S8);
+            return Ok(MatrixKind::Bytes { rows, k, signed, saturate });
+        }
+        if a.bits() != 4 || b.bits() != 4 {
+            return Err("this shape is not multiplied here".to_owned());
+        }
+        let combine = Combine::Multiply;
+        Ok(MatrixKind::Any { rows, k, elements: [a, b], sum: Element::S32, combine, saturate })
+    }
+
+    /// The lane that is chosen among others.
+    fn elect(&self) -> Decoded<Op> {
+        let among = match self.operand(2)?.value {
+            Value::Uniform(_) => Ok(self.source(2, Kind::Integer)?),
+            _ => Err(self.predicate(2)?),
+        };
+        Ok(Op::Elect { outcome: self.outcome(0)?, target: self.target(1)?, among })
     }
 
     fn plain_rounding(&self) -> bool {
