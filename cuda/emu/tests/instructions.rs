@@ -1286,6 +1286,24 @@ fn local_memory_has_a_lower_and_an_upper_part() {
     assert!(lanes.iter().zip(0..).all(|(got, lane)| got[0] == lane), "{lanes:?}");
 }
 
+#[test]
+fn hints_and_fences_do_nothing_that_is_seen() {
+    let nothing = |text, word| (text, word | ALWAYS, [1 << 32, 0, 0], None, None, Some(0));
+    check(&[
+        nothing("CCTL.E.PF1 [R4]", 0x98f | 4 << 24 | bits(72, 1)),
+        nothing("CCTL.E.PML2 [R4]", 0x98f | 4 << 24 | bits(72, 1) | bits(87, 9)),
+        nothing("CCTL.IVALL", 0x98f | 255 << 24 | bits(87, 4)),
+        nothing("CCTLL.PF2 [R4]", 0x990 | 4 << 24 | bits(87, 1)),
+        nothing("CCTLL.PF1 [R4+UR8]", 0xd90 | 4 << 24 | 8 << 32 | bits(91, 1)),
+        nothing("PMTRIG 0x8", 0x801 | 8 << 32 | bits(87, 7)),
+        nothing("PREEXIT", 0x82d),
+        nothing("ACQBULK", 0x82e),
+        nothing("FENCE.VIEW.ASYNC.S", 0x3c6),
+    ]);
+    // The first lane of all is the one.
+    let elect = 0x82f | ALWAYS | 4 << 16 | 63 << 24 | bits(72, 1) | bits(91, 1);
+    check(&[("ELECT P0, UR4, ~URZ", elect, [0; 3], None, None, Some(1))]);
+}
 
 #[test]
 fn what_says_more_than_is_computed_is_refused() {

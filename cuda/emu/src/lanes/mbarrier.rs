@@ -52,6 +52,25 @@ pub(crate) fn arrive(state: u64, count: u64) -> u64 {
     Barrier { pending: barrier.pending.saturating_sub(count & COUNT), ..barrier }.advanced()
 }
 
+/// An arrival as ATOMS.ARRIVE counts it: from minus the number of arrivals up to a carry, which is the phase.
+///
+/// ```text
+/// bits  0..32  2^30 less the arrivals that each phase waits for
+///      32..63  2^31 less the arrivals that the phase still waits for
+///          63  the phase
+/// ```
+///
+/// So the code shows that ptxas makes of `mbarrier` for sm_80: `init` stores it, `arrive_drop` adds to the first
+/// word, and `test_wait` compares the highest bit.
+pub(crate) fn arrive_in_halves(state: u64) -> u64 {
+    const PHASE: u32 = 1 << 31;
+    let (each, counter) = (state as u32, (state >> 32) as u32);
+    let next = counter.wrapping_add(1);
+    let next =
+        if next & !PHASE == 0 { next & PHASE | each.wrapping_add(1 << 30) & !PHASE } else { next };
+    u64::from(each) | u64::from(next) << 32
+}
+
 /// Arrives, and is not waited for in phases to come.
 pub(crate) fn drop(state: u64, count: u64) -> u64 {
     let barrier = Barrier::of(state);
@@ -120,6 +139,24 @@ mod tests {
         // Bytes may come before they are expected.
         let early = expect(complete(arrive(over, 2), 16), 16);
         assert_eq!(value(IS_OVER, arrive(early, 1), over), 1);
+    }
+
+    #[test]
+    fn arrivals_are_counted_up_to_a_carry() {
+        let init =
+            |count: u32| u64::from((1 << 30) - count) | u64::from((1u32 << 31) - count) << 32;
+        let phase = |state: u64| state >> 63;
+        let mut state = init(3);
+        for round in 0..4 {
+            for left in (1..=3).rev() {
+                assert_eq!(
+                    (phase(state), (1 << 31) - (state >> 32 & 0x7fff_ffff)),
+                    (round & 1, left)
+                );
+                state = arrive_in_halves(state);
+            }
+        }
+        assert_eq!(state, init(3));
     }
 
     #[test]

@@ -310,6 +310,12 @@ pub(crate) enum Op {
         count: u8,
         transposed: bool,
     },
+    StoreMatrix {
+        at: Address,
+        from: u8,
+        count: u8,
+        transposed: bool,
+    },
     MatrixMultiply(Box<MatrixMultiply>),
     /// One lane of those that a mask in a uniform register names, or of those where a predicate holds: whether a lane
     /// is it, and its number.

@@ -350,6 +350,37 @@ impl Warp<'_> {
         Ok(())
     }
 
+    /// Matrices from registers, the same way.
+    pub(super) fn store_matrix(
+        &mut self,
+        state: &mut State<'_>,
+        at: &Address,
+        from: u8,
+        count: u8,
+        transposed: bool,
+        mask: u32,
+    ) -> Result<(), Box<Mistake>> {
+        const ROW: u64 = 16;
+        let addresses = self.addresses(at);
+        let wanted = if count == 4 { u32::MAX } else { (1 << (8 * count)) - 1 };
+        for lane in lanes_of(mask & wanted) {
+            let target = self.private.locate(state, lane, Space::Shared, addresses[lane], ROW)?;
+            let Target::Shared(offset) = target else { continue };
+            let problem = state.shared.write(accessor(self, lane, false), offset, ROW);
+            note(self, state, lane, offset, problem);
+            let words = *self.row(from.saturating_add(lane as u8 / 8));
+            for column in 0..8 {
+                let (major, minor) = match transposed {
+                    true => (column, lane % 8),
+                    false => (lane % 8, column),
+                };
+                let value = words[major * 4 + minor / 2] >> (minor % 2 * 16) & 0xffff;
+                self.private.put(state, lane, target, 2 * column as u64, 2, value.into());
+            }
+        }
+        Ok(())
+    }
+
     /// Whether a generic address is one of shared memory, or of global memory.
     pub(super) fn query(&mut self, outcome: u8, at: &Address, window: u64, mask: u32) {
         let windows = self.addresses(at).map(|address| address >> WINDOW_SHIFT << WINDOW_SHIFT);

@@ -272,6 +272,9 @@ impl<'a> Warp<'a> {
             Op::LoadMatrix { at, to, count, transposed } => {
                 self.load_matrix(state, at, *to, *count, *transposed, mask)?;
             }
+            Op::StoreMatrix { at, from, count, transposed } => {
+                self.store_matrix(state, at, *from, *count, *transposed, mask)?;
+            }
             Op::QuerySpace { outcome, at, window } => self.query(*outcome, at, *window, mask),
             Op::MatrixMultiply(multiply) => self.multiply(multiply, mask)?,
             Op::Texture(texture) => self.texture(state, texture, mask)?,

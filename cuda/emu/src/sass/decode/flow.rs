@@ -37,7 +37,8 @@ impl Decoder<'_> {
             YIELD | NANOSLEEP => Ok(Op::Yield),
             WARPSYNC => self.sync(),
             ENDCOLLECTIVE => Ok(Op::EndCollective),
-            NOP => Ok(Op::Nop),
+            // There are no counters of events, and a launch begins when those before it have ended.
+            NOP | PMTRIG | PREEXIT | ACQBULK => Ok(Op::Nop),
             BPT => Ok(Op::Trap),
             BAR => self.block_barrier(),
             _ => Err("it is decoded, but not run".to_owned()),

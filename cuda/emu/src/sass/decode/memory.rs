@@ -30,13 +30,16 @@ impl Decoder<'_> {
             RED | REDG => self.atomic(Space::Generic, None, 0),
             ATOM => self.atomic(Space::Generic, Some(1), 2),
             ATOMG => self.atomic(Space::Global, Some(1), 2),
+            ATOMS if self.has(Modifier::ARRIVE) => self.arrive(Some(self.register(0)?), 1),
             ATOMS => self.atomic(Space::Shared, Some(0), 1),
+            ARRIVES => self.arrive(None, 0),
             LDSM => self.matrix(),
+            STSM => self.store_matrix(),
             LDGSTS => self.copy(),
             QSPC => self.query(),
-            MEMBAR => Ok(Op::Fence),
+            MEMBAR | FENCE => Ok(Op::Fence),
             // Loads and copies are complete when the next instruction runs, and there are no caches.
-            LDGDEPBAR | DEPBAR | CCTL | ERRBAR | CGAERRBAR => Ok(Op::Nop),
+            LDGDEPBAR | DEPBAR | CCTL | CCTLL | ERRBAR | CGAERRBAR => Ok(Op::Nop),
             _ => Err("it is decoded, but not run".to_owned()),
         }
     }
@@ -223,6 +226,34 @@ impl Decoder<'_> {
             parts,
             commutes: !rounds && !matches!(operation, "exch" | "inc" | "dec"),
             test: false,
+        })
+    }
+
+    /// An arrival at a barrier in memory; copies that it waits for are complete.
+    fn arrive(&self, to: Option<u8>, at: usize) -> Decoded<Op> {
+        if self.has(Modifier::TRANSCNT) || !self.has(Modifier::_64) {
+            return Err("barriers of transactions are not there".to_owned());
+        }
+        Ok(Op::Atomic {
+            at: self.address(at, Space::Shared)?,
+            to: to.filter(|to| *to != ZERO),
+            done: TRUE,
+            rmw: Rmw::Apply(|old, _| lanes::mbarrier::arrive_in_halves(old)),
+            from: ZERO,
+            width: 8,
+            parts: 1,
+            commutes: true,
+            test: false,
+        })
+    }
+
+    fn store_matrix(&self) -> Decoded<Op> {
+        let count = self.choose(&[(Modifier::_2, 2), (Modifier::_4, 4)]).unwrap_or(1);
+        Ok(Op::StoreMatrix {
+            at: self.address(0, Space::Shared)?,
+            from: self.register(1)?,
+            count,
+            transposed: self.has(Modifier::MT88),
         })
     }
 

@@ -70,13 +70,14 @@ impl Decoder<'_> {
             | DSETP | I2F | F2I | F2F | F2IP | FRND | I2FP | F2FP | HADD2 | HMUL2 | HFMA2
             | HSET2 | HSETP2 | HMNMX2 => self.floats(),
             S2R | S2UR | CS2R | VOTE | VOTEU | MATCH | REDUX | SHFL | R2UR | B2R | HMMA | IMMA
-            | DMMA => self.warp(),
-            LDC | ULDC | LD | LDG | ST | STG | LDL | STL | LDS | STS | LDSM | RED | REDG | ATOM
-            | ATOMG | ATOMS | QSPC | LDGSTS | LDGDEPBAR | DEPBAR | CCTL | MEMBAR | ERRBAR
-            | CGAERRBAR => self.memory(),
+            | DMMA | BMMA | ELECT => self.warp(),
+            LDC | ULDC | LD | LDG | ST | STG | LDL | STL | LDS | STS | LDSM | STSM | RED | REDG
+            | ATOM | ATOMG | ATOMS | ARRIVES | QSPC | LDGSTS | LDGDEPBAR | DEPBAR | CCTL
+            | CCTLL | MEMBAR | FENCE | ERRBAR | CGAERRBAR => self.memory(),
             TEX | TLD | TLD4 | TXD | TXQ | SULD | SUST | SURED => self.texture(),
             BRA | BRX | JMP | CALL | RET | EXIT | BSSY | BSYNC | BREAK | YIELD | WARPSYNC
-            | BMOV | ENDCOLLECTIVE | NOP | NANOSLEEP | BPT | BAR | LEPC => self.flow(),
+            | BMOV | ENDCOLLECTIVE | NOP | NANOSLEEP | BPT | BAR | LEPC | PMTRIG | PREEXIT
+            | ACQBULK => self.flow(),
             _ => Err("it is decoded, but not run".to_owned()),
         }
     }
