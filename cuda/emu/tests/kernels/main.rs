@@ -16,6 +16,7 @@ mod mbarrier;
 mod memories;
 mod mistakes;
 mod numbers;
+mod operations;
 mod parted;
 mod random;
 mod sass;
