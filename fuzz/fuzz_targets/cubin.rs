@@ -1,0 +1,9 @@
+#![no_main]
+
+#[path = "../checks/sass.rs"]
+#[allow(dead_code)]
+mod checks;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    checks::file(bytes);
+});
