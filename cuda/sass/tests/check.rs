@@ -43,3 +43,41 @@ fn a_stall_that_is_too_short_is_found() {
     assert_eq!(finding.to_string(), "0x0020: reads R1 1 cycles after 0x0010, expected at least 3");
     assert_eq!(findings(&program), [finding]);
 }
+
+/// The program, with an instruction of three operands of 64 bits behind it that reads the register, as the upper half.
+#[test]
+fn the_second_register_of_a_group_is_found() {
+    // LDG.E.64 R2 (scoreboard 0); DADD R4, R2, R6 waits for it, and STG.E.64 [R8], R2 does not.
+    let load: u128 =
+        0x981 | 7 << 12 | 2 << 16 | 8 << 24 | 4 << 32 | 1 << 72 | 5 << 73 | 7 << 81 | 3 << 90;
+    let load = load & !(1 << 76) | 7 << 64 ^ 7 << 64;
+    let board = |word: u128, write: u128, read: u128, wait: u128| {
+        word & !(0x1f_ffff << 105) | 1 << 105 | write << 110 | read << 113 | wait << 116
+    };
+    let load = board(load, 0, 7, 0);
+    let add = 0x0229 | 7 << 12 | 10 << 16 | 3 << 24 | 6 << 64;
+    let mov = |to: u128| 0x802 | 7 << 12 | to << 16 | 15 << 72;
+    // R3 is the upper half of what is loaded.
+    let found = findings(&[load, board(add, 7, 7, 0)]);
+    assert_eq!(found.first().map(|one| one.register), Some(Register::General(3)), "{found:?}");
+    assert_eq!(findings(&[load, board(add, 7, 7, 1)]), []);
+    // Whoever writes it first is overtaken by the load.
+    let found = findings(&[load, board(mov(3), 7, 7, 0)]);
+    let hazard = Hazard::Overtakes(0);
+    assert_eq!(
+        found,
+        [Finding { address: 16, register: Register::General(3), earlier: 0, hazard }]
+    );
+    assert!(found[0].to_string().contains("still has to write"), "{}", found[0]);
+    // The address, of which the upper half is R9, is read until scoreboard 1 says so.
+    let load = board(load, 0, 1, 0);
+    let found = findings(&[load, board(mov(9), 7, 7, 0)]);
+    let hazard = Hazard::Overwrites(1);
+    assert_eq!(
+        found,
+        [Finding { address: 16, register: Register::General(9), earlier: 0, hazard }]
+    );
+    assert_eq!(findings(&[load, board(mov(9), 7, 7, 2)]), []);
+    // What has written has read.
+    assert_eq!(findings(&[load, board(mov(9), 7, 7, 1)]), []);
+}
