@@ -26,7 +26,7 @@ pub(crate) struct SassArgs {
     /// Only functions whose names contain this.
     #[arg(long, value_name = "TEXT")]
     function: Option<String>,
-    /// Print the PTX that is in the file as well.
+    /// Print the PTX of each function before it, where the file has some.
     #[arg(long)]
     ptx: bool,
     /// Print only what is wrong with control information: results that are read too early.
@@ -45,6 +45,9 @@ struct FunctionModel {
     name: String,
     instructions: Vec<InstructionModel>,
     findings: Vec<String>,
+    /// With --ptx.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ptx: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -80,14 +83,20 @@ pub(crate) fn sass(context: &Context<'_>, args: &SassArgs) -> Result<Outcome, Re
     let has = |image: &&Image<'_>| args.arch.is_none_or(|arch| image.arch == arch);
     let mut counts = Counts::default();
     let mut functions = Vec::new();
+    // PTX of any architecture: it is assembled for those behind it.
+    let ptx: Vec<&str> = (images.iter().filter(|_| args.ptx))
+        .filter_map(|image| match &image.code {
+            Code::Ptx(text) => Some(text.as_str()),
+            Code::Cubin(_) => None,
+        })
+        .collect();
     for image in images.iter().filter(has) {
         match &image.code {
-            Code::Ptx(text) if args.ptx && !context.json() => {
-                context.print(&format!("PTX for sm_{}\n\n{}\n\n", image.arch, text.trim_end()))?;
-            }
             Code::Ptx(_) => {}
             Code::Cubin(bytes) => match cubin::cubin(bytes) {
-                Ok(cubin) => functions.extend(functions_of(&cubin, args, context, &mut counts)?),
+                Ok(cubin) => {
+                    functions.extend(functions_of(&cubin, &ptx, args, context, &mut counts)?);
+                }
                 Err(error) => {
                     context.status("Skipped", &format!("code at byte {:#x}: {error}", image.at))
                 }
@@ -120,6 +129,7 @@ pub(crate) fn sass(context: &Context<'_>, args: &SassArgs) -> Result<Outcome, Re
 /// Prints the functions of a cubin, or returns them for JSON.
 fn functions_of(
     cubin: &Cubin<'_>,
+    ptx: &[&str],
     args: &SassArgs,
     context: &Context<'_>,
     counts: &mut Counts,
@@ -127,7 +137,8 @@ fn functions_of(
     let mut models = Vec::new();
     let is_asked = |name: &str| args.function.as_deref().is_none_or(|part| name.contains(part));
     for function in cubin.functions.iter().filter(|function| is_asked(&function.name)) {
-        let model = model(cubin, function);
+        let mut model = model(cubin, function);
+        model.ptx = ptx.iter().find_map(|text| ptx_of(text, &function.name)).map(str::to_owned);
         counts.functions += 1;
         counts.instructions += model.instructions.len();
         counts.unknown +=
@@ -157,7 +168,9 @@ fn model(cubin: &Cubin<'_>, function: &cubin::Function<'_>) -> FunctionModel {
     let jumps = known.iter().filter(|instruction| instruction.op != Op::RET);
     let targets: BTreeSet<i64> =
         jumps.flat_map(|instruction| instruction.operands.iter()).filter_map(target).collect();
+    let mut ends = false;
     let instructions = decoded.iter().map(|(address, word, result)| {
+        let is_behind = std::mem::replace(&mut ends, result.as_ref().is_ok_and(ends_a_block));
         let source = function.lines.get(address);
         InstructionModel {
             address: *address,
@@ -166,7 +179,8 @@ fn model(cubin: &Cubin<'_>, function: &cubin::Function<'_>) -> FunctionModel {
             control: control(Control::of(*word)),
             file: source.map(|source| source.file.clone()),
             line: source.map(|source| source.line),
-            is_target: i64::try_from(*address).is_ok_and(|address| targets.contains(&address)),
+            is_target: is_behind
+                || i64::try_from(*address).is_ok_and(|address| targets.contains(&address)),
         }
     });
     FunctionModel {
@@ -174,7 +188,46 @@ fn model(cubin: &Cubin<'_>, function: &cubin::Function<'_>) -> FunctionModel {
         name: function.name.clone(),
         instructions: instructions.collect(),
         findings: check(&known).iter().map(ToString::to_string).collect(),
+        ptx: None,
     }
+}
+
+/// Whether what is behind an instruction may not run after it.
+fn ends_a_block(instruction: &Instruction) -> bool {
+    matches!(instruction.op, Op::BRA | Op::BRX | Op::JMP | Op::RET | Op::EXIT)
+}
+
+/// The definition of a function in PTX: from the line that names it to the brace that closes it.
+fn ptx_of<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+    let is_name = |part: &str| part.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '$'));
+    let names = |line: &str| {
+        line.split(|c: char| !is_name(c.encode_utf8(&mut [0; 4]))).any(|word| word == name)
+    };
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        let head = &text[start..];
+        let words = line.split_whitespace();
+        let begins = words
+            .take_while(|word| word.starts_with('.'))
+            .any(|word| matches!(word, ".entry" | ".func"));
+        // A declaration ends before there is a brace.
+        let opens = head.find('{').filter(|brace| !head[..*brace].contains(';'));
+        if let (true, true, Some(brace)) = (begins, names(line), opens) {
+            let mut depth = 0usize;
+            for (at, byte) in head.bytes().enumerate().skip(brace) {
+                match byte {
+                    b'{' => depth += 1,
+                    b'}' => depth -= 1,
+                    _ => continue,
+                }
+                if depth == 0 {
+                    return Some(&head[..=at]);
+                }
+            }
+        }
+        start += line.len();
+    }
+    None
 }
 
 fn target(operand: &nvabi_sass::Operand) -> Option<i64> {
@@ -187,6 +240,9 @@ fn target(operand: &nvabi_sass::Operand) -> Option<i64> {
 fn text(function: &FunctionModel) -> String {
     let mut out = format!("{} (sm_{})\n", function.name, function.arch);
     let mut write = || -> std::fmt::Result {
+        for line in function.ptx.iter().flat_map(|ptx| ptx.lines()) {
+            writeln!(out, "  | {line}")?;
+        }
         for instruction in &function.instructions {
             if instruction.is_target {
                 writeln!(out, "{:04x}:", instruction.address)?;

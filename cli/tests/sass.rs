@@ -55,6 +55,40 @@ fn a_function_is_printed_with_its_blocks_and_control_information() {
     }
 }
 
+#[test]
+fn ptx_and_lines_are_beside_the_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let cubin = cubin(folder.path());
+    let out = text(&sass(&["--function", "softmax"], &cubin).stdout);
+    // The lines of -lineinfo.
+    let place = out.lines().find_map(|line| line.trim().split_once("classic.cu:")).unwrap();
+    assert!(place.1.parse::<u32>().unwrap() > 0, "{out}");
+    let ptx = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cuda/kernels/ptx/classic.ptx");
+    let both = folder.path().join("both.fatbin");
+    let fatbinary = nvabi_test::cuda(&["bin/fatbinary-13"]).join("bin/fatbinary-13");
+    let mut command = Command::new(fatbinary);
+    command.arg(format!("--create={}", both.display()));
+    command.arg(format!("--image3=kind=ptx,sm=80,file={}", ptx.display()));
+    command.arg(format!("--image3=kind=elf,sm=80,file={}", cubin.display()));
+    assert!(command.status().unwrap().success());
+    let out = text(&sass(&["--ptx", "--function", "softmax"], &both).stdout);
+    let (head, code) = out.split_once("    0000  ").unwrap();
+    assert!(head.starts_with("softmax (sm_80)\n  | .visible .entry softmax("), "{head}");
+    assert!(head.contains("  | }") && head.matches(".entry").count() == 1, "{head}");
+    assert!(!code.contains(".entry"), "{code}");
+    // Behind a branch that may not be taken another block begins.
+    let lines: Vec<&str> = code.lines().collect();
+    let branch = lines.iter().position(|line| line.contains(" @") && line.contains("BRA")).unwrap();
+    assert!(lines[branch + 1].ends_with(':'), "{} in {code}", lines[branch + 1]);
+    let json = sass(&["--json", "--ptx", "--function", "softmax"], &both);
+    let functions: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let ptx = functions[0]["ptx"].as_str().unwrap();
+    assert!(ptx.contains("softmax") && ptx.ends_with('}'), "{ptx}");
+    let json = sass(&["--json", "--function", "softmax"], &both);
+    let functions: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert!(functions[0]["ptx"].is_null());
+}
+
 /// Code whose wait for a result is taken out is a finding; as ptxas made it there is none.
 #[test]
 fn a_wait_that_is_missing_is_found() {
