@@ -206,7 +206,10 @@ fn transfer(text: &mut String, instruction: &str, loads: bool) {
 }
 
 fn statement(c: &mut Choice, text: &mut String, depth: u32) {
-    match c.below(20) {
+    match c.below(23) {
+        20 => flags(c, text),
+        21 => places(c, text),
+        22 if depth == 0 => products(c, text),
         0..=7 => integers(c, text),
         8..=10 => longs(c, text),
         11..=13 => floats(c, text),
@@ -430,6 +433,72 @@ fn predicates(c: &mut Choice, text: &mut String) {
             c.of(&["u64", "s64"]),
             c.below(2),
             c.of(&["%d1", "%d2"])
+        ),
+    }
+    .unwrap();
+}
+
+/// Results that are clamped, and subnormal numbers that are zero.
+fn flags(c: &mut Choice, text: &mut String) {
+    let (d, x, y, f, g) = (c.r(), c.r(), c.r(), c.single(), c.single());
+    let flags = c.of(&[".ftz", ".sat", ".ftz.sat"]);
+    match c.below(7) {
+        // Of a number that it negated, ptxas 12.3 takes the sign of the other for what it is not, also of zero.
+        0 => writeln!(
+            text,
+            "or.b32 %n1, {x}, 1; or.b32 %n2, {y}, 1; {}.sat.s32 {d}, %n1, %n2;",
+            c.of(&["add", "sub"])
+        ),
+        1 => writeln!(text, "cvt.{}{flags}.f32.f32 {f}, {g};", c.of(&["rni", "rzi", "rmi", "rpi"])),
+        2 => writeln!(text, "cvt.{}.ftz.s32.f32 {d}, {f};", c.of(&["rni", "rzi", "rmi", "rpi"])),
+        3 => writeln!(text, "cvt.{}{flags}.f32.f64 {f}, {};", c.of(&["rn", "rz", "rm", "rp"]), c.double()),
+        4 => writeln!(text, "cvt.{}.sat.f32.{} {f}, {x};", c.of(&["rn", "rz"]), c.of(&["u32", "s32"])),
+        5 => writeln!(
+            text,
+            "and.b32 %n2, {x}, 0xb7ffb7ff; and.b32 %n3, {y}, 0xb7ffb7ff; {}{flags}.f16x2 {d}, %n2, %n3;",
+            c.of(&["add.rn", "mul.rn", "sub.rn"])
+        ),
+        _ => writeln!(text, "cvt.sat.{}.s32 %h1, {x}; cvt.s32.s16 {d}, %h1;", c.of(&["u8", "s8", "u16", "s16"])),
+    }
+    .unwrap();
+}
+
+/// Atomics with a result, and copies, at a place that no other thread has.
+fn places(c: &mut Choice, text: &mut String) {
+    let (d, x, f, g) = (c.r(), c.r(), c.single(), c.single());
+    let load = c.of(&["ld.shared.b32", "ld.shared.s16"]);
+    match c.below(5) {
+        0 => writeln!(text, "atom.shared.add.f32 {f}, [%t1], {g}; ld.shared.f32 {f}, [%t1];"),
+        1 => writeln!(
+            text,
+            "atom.shared.{} {d}, [%t1], {x};",
+            c.of(&["add.u32", "max.s32", "min.u32", "exch.b32", "inc.u32", "dec.u32", "xor.b32"])
+        ),
+        2 => writeln!(text, "atom.shared.cas.b32 {d}, [%t1], {x}, {d}; {load} {d}, [%t1];"),
+        3 => writeln!(text, "atom.shared.{} {}, [%t1], {};", c.of(&["add.u64", "or.b64", "max.u64"]), c.long(), c.long()),
+        _ => writeln!(
+            text,
+            "rem.u32 %n5, {x}, 9; cp.async.ca.shared.global [%t1], [%a0], 8, %n5; cp.async.wait_all;\n\
+             {load} {d}, [%t1];"
+        ),
+    }
+    .unwrap();
+}
+
+/// Products of matrices, of integers: those of floats may be summed in another order.
+fn products(c: &mut Choice, text: &mut String) {
+    let (x, y, z, w) = (c.r(), c.r(), c.r(), c.r());
+    let kind = c.of(&["s8.s8", "u8.s8", "s8.u8"]);
+    let saturate = c.of(&["", ".satfinite"]);
+    match c.below(2) {
+        0 => writeln!(
+            text,
+            "mma.sync.aligned.m8n8k16.row.col{saturate}.s32.{kind}.s32 {{%r0, %r1}}, {{{x}}}, {{{y}}}, {{{z}, {w}}};"
+        ),
+        _ => writeln!(
+            text,
+            "mma.sync.aligned.m16n8k16.row.col{saturate}.s32.{kind}.s32 {{%r0, %r1, %r2, %r3}}, {{{x}, {y}}}, {{{z}}}, \
+             {{{w}, {x}, {y}, {z}}};"
         ),
     }
     .unwrap();
