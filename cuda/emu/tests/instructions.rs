@@ -9,7 +9,7 @@ use nvabi_sass::{Arch, decode};
 /// Always executed.
 const ALWAYS: u128 = 7 << 12;
 
-fn bits(start: u32, value: u128) -> u128 {
+const fn bits(start: u32, value: u128) -> u128 {
     value << start
 }
 
@@ -20,12 +20,17 @@ fn set(register: u128, value: u32) -> u128 {
 
 /// What comes of one instruction in each lane: the registers 0 and 1, and the predicates as bits.
 fn run(arch: Arch, word: u128, sources: [u64; 3]) -> Vec<[u32; 3]> {
-    let (report, lanes) = run_words(arch, &[word], sources);
+    run_all(arch, &[word], sources)
+}
+
+/// What comes of some instructions, of which none is wrong.
+fn run_all(arch: Arch, words: &[u128], sources: [u64; 3]) -> Vec<[u32; 3]> {
+    let (report, lanes) = run_words(arch, words, sources);
     assert!(report.findings.is_empty(), "{}", report.findings[0]);
     lanes
 }
 
-/// What comes of some instructions.
+/// What comes of some instructions, and what is said of them.
 fn run_words(arch: Arch, words: &[u128], sources: [u64; 3]) -> (nvabi_emu::Report, Vec<[u32; 3]>) {
     let mut code = Vec::new();
     for (register, value) in (4..).step_by(2).zip(sources) {
@@ -1131,6 +1136,151 @@ fn two_halves() {
     ]);
 }
 
+/// `URn = value` of the first lane's register, and `R0 = URn`.
+fn to_uniform(uniform: u128, register: u128) -> u128 {
+    0x3c2 | ALWAYS | uniform << 16 | register << 24 | bits(81, 7)
+}
+
+const FROM_UR8: u128 = 0xc02 | ALWAYS | 8 << 32 | bits(72, 15) | bits(91, 1);
+
+#[test]
+fn uniform_registers() {
+    let uniform = |opcode: u128| opcode | ALWAYS | 8 << 16 | 4 << 24 | 6 << 32 | bits(91, 1);
+    let three = |opcode: u128| uniform(opcode) | 10 << 64;
+    let none = 63 << 64;
+    let one = |opcode: u128| uniform(opcode) ^ 4 << 24;
+    let all = u64::from(u32::MAX);
+    for (text, word, sources, wanted) in [
+        (
+            "UIADD3 UR8, UR4, -UR6, UR10",
+            three(0x290) | NO_OUT | IN_FALSE | IN2_FALSE | bits(63, 1),
+            [9, 2, 1],
+            8,
+        ),
+        (
+            "UIMAD UR8, UR4, UR6, UR10",
+            three(0x2a4) | bits(73, 1) | bits(81, 7) | IN_FALSE,
+            [7, all, 10],
+            3,
+        ),
+        (
+            "ULEA UR8, UR4, UR6, 0x3",
+            uniform(0x291) | none | bits(75, 3) | bits(81, 7) | IN_FALSE,
+            [5, 1, 0],
+            41,
+        ),
+        (
+            "ULOP3.LUT UR8, UR4, UR6, UR10, 0xca, !UPT",
+            three(0x292) | bits(72, 0xca) | bits(81, 7) | IN_FALSE,
+            [0xf0f0, 0xff00, 0x1234],
+            0xf204,
+        ),
+        (
+            "USHF.R.U64 UR8, UR4, UR6, UR10",
+            three(0x299) | bits(73, 1) | bits(76, 1),
+            [0x10, 4, 3],
+            0x3000_0001,
+        ),
+        ("USEL UR8, UR4, UR6, !UPT", uniform(0x287) | IN_FALSE, [1, 2, 0], 2),
+        (
+            "UPRMT UR8, UR4, UR6, UR10",
+            three(0x296),
+            [0x4433_2211, 0x7091, 0x8877_6655],
+            0x8811_0022,
+        ),
+        ("USGXT UR8, UR4, UR6", uniform(0x29a) | bits(73, 1), [0x1f8, 9, 0], 0xffff_fff8),
+        ("UBMSK UR8, UR4, UR6", uniform(0x29b), [4, 8, 0], 0xff0),
+        ("UPOPC UR8, UR6", one(0x2bf), [0, 0xf0f1, 0], 9),
+        ("UBREV UR8, UR6", one(0x2be), [0, 5, 0], 0xa000_0000),
+        ("UFLO.U32 UR8, UR6", one(0x2bd) | bits(81, 7), [0, 0x8000, 0], 15),
+        ("REDUX.SUM UR8, R4", 0x3c4 | ALWAYS | 8 << 16 | 4 << 24 | bits(78, 3), [LANES, 0, 0], 496),
+        (
+            "REDUX.MIN.S32 UR8, R4",
+            0x3c4 | ALWAYS | 8 << 16 | 4 << 24 | bits(78, 4) | bits(73, 1),
+            [LANES, 0, 0],
+            0,
+        ),
+        (
+            "VOTEU.ANY UR8, UPT, P4",
+            0x886 | ALWAYS | 8 << 16 | bits(72, 1) | bits(81, 7) | bits(87, 4),
+            [LANES, 0, 0],
+            0xffff_0000,
+        ),
+        ("S2UR UR8, SR_CTAID.X", 0x9c3 | ALWAYS | 8 << 16 | bits(72, 37), [0; 3], 0),
+    ] {
+        assert_eq!(decode(Arch::Sm80, word, 0).unwrap().to_string(), text, "{word:#034x}");
+        let given = [to_uniform(4, 4), to_uniform(6, 6), to_uniform(10, 8), word, FROM_UR8];
+        for (lane, got) in run_all(Arch::Sm80, &given, sources).into_iter().enumerate() {
+            assert_eq!(got[0], wanted, "{text} of {sources:x?}, lane {lane}: {:#x}", got[0]);
+        }
+    }
+}
+
+#[test]
+fn carries_predicates_and_narrow_integers() {
+    let all = u64::from(u32::MAX);
+    let carry = bits(74, 1) | IN_TRUE;
+    check(&[
+        (
+            "IMAD.X R0, R4, R6, R8, PT",
+            three(0x224) | bits(73, 1) | bits(81, 7) | carry,
+            [3, 4, 5],
+            Some(18),
+            None,
+            None,
+        ),
+        (
+            "LEA.HI.X R0, P0, R4, R6, R8, 0x4, PT",
+            two(0x211) | 8 << 64 | bits(75, 4) | bits(80, 1) | carry,
+            [0xf000_0000, 1, 0x21],
+            Some(0x221),
+            None,
+            Some(0),
+        ),
+        (
+            "LOP3.LUT.PAND P0, R0, R4, R6, R8, 0xfe, !PT",
+            three(0x212) | bits(72, 0xfe) | bits(80, 1) | IN_FALSE,
+            [0xf, 0xf0, 0x1000],
+            Some(0x10ff),
+            None,
+            Some(0),
+        ),
+        (
+            "P2R R0, PR, R6, 0x70",
+            0x803 | ALWAYS | 6 << 24 | 0x70 << 32,
+            [0x50, all, 0],
+            Some(0xffff_ffdf),
+            None,
+            None,
+        ),
+        (
+            "I2I.S8.S32.SAT R0, R6",
+            0x238 | ALWAYS | 6 << 32 | bits(76, 1),
+            [0, 0x1_2345, 0],
+            Some(0x7f),
+            None,
+            None,
+        ),
+        (
+            "I2FP.F32.S32 R0, R6",
+            0x245 | ALWAYS | 6 << 32 | bits(75, 2) | bits(85, 1) | bits(74, 1),
+            [0, all, 0],
+            word(-1.0),
+            None,
+            None,
+        ),
+        ("FCHK P0, R4, R6", two(0x302), [f(1.0), f(3.0), 0], None, None, Some(0)),
+        ("FCHK P0, R4, R6", two(0x302), [f(1.0), f(0.0), 0], None, None, Some(1)),
+        (
+            "CS2R R0, SRZ",
+            0x805 | ALWAYS | bits(72, 255) | bits(80, 1),
+            [0; 3],
+            Some(0),
+            Some(0),
+            None,
+        ),
+    ]);
+}
 
 /// What lanes have, of a source that is their number.
 fn lanes(text: &str, word: u128, sources: [u64; 3], wanted: impl Fn(u32) -> [Option<u32>; 2]) {

@@ -219,8 +219,6 @@ pub(crate) enum Special {
     PackedTid,
     Block(usize),
     Lane,
-    /// Where the warp is among those of its multiprocessor.
-    VirtualWarp,
     Mask(fn(u32) -> u32),
     Clock,
     ClockHigh,

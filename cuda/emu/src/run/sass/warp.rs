@@ -336,8 +336,6 @@ impl<'a> Warp<'a> {
                 std::array::from_fn(|lane| (x[lane] | y[lane] << 16 | z[lane] << 26) as u32)
             }
             Special::Block(axis) => splat(state.index[axis].into()),
-            // From bit 8 on, the warp's number, as compilers read it.
-            Special::VirtualWarp => splat((self.core.index as u64 & 0x7f) << 8),
             Special::Lane => std::array::from_fn(|lane| lane as u32),
             Special::Mask(f) => std::array::from_fn(|lane| f(lane as u32)),
             // Time that depends on nothing but what has run.

@@ -49,7 +49,6 @@ impl Decoder<'_> {
             SR_CTAID_Y => Special::Block(1),
             SR_CTAID_Z => Special::Block(2),
             SR_LANEID => Special::Lane,
-            SR_VIRTID => Special::VirtualWarp,
             SR_EQMASK => Special::Mask(|lane| 1 << lane),
             SR_LTMASK => Special::Mask(|lane| (1 << lane) - 1),
             SR_LEMASK => Special::Mask(|lane| u32::MAX >> (31 - lane)),
