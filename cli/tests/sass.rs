@@ -67,7 +67,7 @@ fn ptx_and_lines_are_beside_the_code() {
     let both = folder.path().join("both.fatbin");
     let fatbinary = nvabi_test::cuda(&["bin/fatbinary-13"]).join("bin/fatbinary-13");
     let mut command = Command::new(fatbinary);
-    command.arg(format!("--create={}", both.display()));
+    command.arg(format!("--create={}", both.display())).arg("--compress=false");
     command.arg(format!("--image3=kind=ptx,sm=80,file={}", ptx.display()));
     command.arg(format!("--image3=kind=elf,sm=80,file={}", cubin.display()));
     assert!(command.status().unwrap().success());

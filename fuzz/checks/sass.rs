@@ -6,9 +6,10 @@ use nvabi_sass::{Arch, cubin, decode};
 
 /// Words are instructions with a text on each architecture, or unknown by a name or a number.
 pub(crate) fn words(bytes: &[u8]) {
-    for (at, word) in bytes.as_chunks().0.iter().enumerate() {
+    for (at, word) in bytes.chunks_exact(16).enumerate() {
+        let word = word.iter().rev().fold(0, |word, byte| word << 8 | u128::from(*byte));
         for arch in Arch::ALL {
-            let text = match decode(arch, u128::from_le_bytes(*word), at as u64 * 16) {
+            let text = match decode(arch, word, at as u64 * 16) {
                 Ok(instruction) => instruction.to_string(),
                 Err(unknown) => unknown.to_string(),
             };

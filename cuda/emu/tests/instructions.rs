@@ -868,7 +868,7 @@ fn floats() {
         (
             "MUFU.COS R0, R6",
             mufu(0),
-            [0, f(2_097_152.25), 0],
+            [0, f(1_048_576.5 - 0.25), 0],
             word(std::f64::consts::FRAC_PI_2.cos() as f32),
             None,
             None,

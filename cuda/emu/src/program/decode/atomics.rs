@@ -56,8 +56,9 @@ impl<'a> Decoder<'_, 'a> {
             return self.unsupported(instruction);
         }
         let order = Order { strong: true, ..order(opcode) };
-        let commutes = !(kind.starts_with('f') || kind.starts_with("bf"))
-            && !matches!(*operation, "exch" | "inc" | "dec" | "cas");
+        let rounds = kind.starts_with('f') || kind.starts_with("bf");
+        let ordered = matches!(*operation, "exch" | "inc" | "dec" | "cas");
+        let commutes = !rounds && !ordered;
         // Of a vector, each part is changed by itself.
         for (part, (src, dst)) in sources.into_iter().zip(results).enumerate() {
             let at = Address { offset: at.offset + (part as u64 * width) as i64, ..at };
