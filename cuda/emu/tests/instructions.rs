@@ -1356,7 +1356,7 @@ fn texts(words: &[(&str, u128)]) -> Vec<u128> {
 fn lanes_that_are_set_aside_come_back() {
     let read = |to: u128, state: u128| 0x355 | ALWAYS | to << 16 | state << 24 | 1 << 28;
     let write = |state: u128, from: u128| 0x356 | ALWAYS | state << 24 | 1 << 28 | from << 32;
-    let over = |words: u128| 0x947 | (words * 16 >> 2) << 34 | 7 << 87;
+    let over = |words: u128| 0x947 | (words * 4) << 34 | 7 << 87;
     let all = 0x948 | ALWAYS | 0xffff_ffff << 32 | 7 << 87;
     let words = [
         // The upper half of the lanes goes to another place than the lower.
@@ -1393,13 +1393,13 @@ fn lanes_that_are_set_aside_come_back() {
 #[test]
 fn a_saved_barrier_is_another_one() {
     let set_barrier = |barrier: u128, words: u128| {
-        0x945 | ALWAYS | barrier << 16 | (words * 16 >> 2) << 34 | 7 << 87
+        0x945 | ALWAYS | barrier << 16 | (words * 4) << 34 | 7 << 87
     };
     let sync = |barrier: u128| 0x941 | ALWAYS | barrier << 16 | 7 << 87;
     let words = [
         ("BSSY B6, 0x80", set_barrier(6, 7)),
         // The lower half of the lanes waits.
-        ("@!P4 BRA 0x80", 0x947 | 0xc << 12 | (6 * 16 >> 2) << 34 | 7 << 87),
+        ("@!P4 BRA 0x80", 0x947 | 0xc << 12 | (6 * 4) << 34 | 7 << 87),
         ("BMOV.32.CLEAR R8, B6", 0x355 | ALWAYS | 8 << 16 | 6 << 24 | bits(84, 1)),
         ("BSSY B6, 0x50", set_barrier(6, 1)),
         ("NOP", 0x918 | ALWAYS),
