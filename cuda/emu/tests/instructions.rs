@@ -1389,12 +1389,25 @@ fn lanes_that_are_set_aside_come_back() {
     assert!(report.findings[0].message.contains("are to run"), "{}", report.findings[0]);
 }
 
+/// A branch that needs lanes together is taken where all that are named take it.
+#[test]
+fn a_converged_branch_is_taken_by_all_or_none() {
+    let branch = 0x947 | 63 << 24 | 1 << 30 | 3 << 32 | 4 << 34 | 7 << 87 | bits(91, 1);
+    for (text, guard, taken) in
+        [("@P4 BRA.CONV ~URZ, 0x20", 4 << 12, false), ("BRA.CONV ~URZ, 0x20", ALWAYS, true)]
+    {
+        let words = texts(&[(text, branch | guard), ("MOV R0, 0x7", set(0, 7))]);
+        let lanes = run_all(Arch::Sm80, &words, [LANES, 0, 0]);
+        let wanted = if taken { 0 } else { 7 };
+        assert!(lanes.iter().all(|[value, ..]| *value == wanted), "{text}: {lanes:?}");
+    }
+}
+
 /// A function saves a barrier that others wait at, and uses it for those that called.
 #[test]
 fn a_saved_barrier_is_another_one() {
-    let set_barrier = |barrier: u128, words: u128| {
-        0x945 | ALWAYS | barrier << 16 | (words * 4) << 34 | 7 << 87
-    };
+    let set_barrier =
+        |barrier: u128, words: u128| 0x945 | ALWAYS | barrier << 16 | (words * 4) << 34 | 7 << 87;
     let sync = |barrier: u128| 0x941 | ALWAYS | barrier << 16 | 7 << 87;
     let words = [
         ("BSSY B6, 0x80", set_barrier(6, 7)),

@@ -110,7 +110,10 @@ impl Warp<'_> {
             let value = self.now.get(number);
             if inverted { !value } else { value }
         });
-        let all_there = named & self.core.alive & !self.now.mask == 0;
+        // Where the branch needs them together, all that are named must take it: compilers let those go elsewhere by
+        // the guard whose masks are not the others'.
+        let there = if diverged { self.now.mask } else { mask };
+        let all_there = named & self.core.alive & !there == 0;
         if all_there != diverged {
             self.branch(target, mask);
         }
