@@ -203,6 +203,8 @@ impl Warp<'_> {
         };
         let mut out = [[0; 32]; 4];
         let (mut changed, mut on_shared) = (0u32, false);
+        // All of it, where there is no vector.
+        let mut places = [None; 32];
         for lane in lanes_of(mask) {
             let (address, size) = (addresses[lane], width * u64::from(*parts));
             let target = self.private.locate(state, lane, at.space, address, size)?;
@@ -210,6 +212,7 @@ impl Warp<'_> {
                 wait_for_turn(state, target);
             }
             on_shared |= matches!(target, Target::Shared(_));
+            places[lane] = (*parts == 1).then_some(target);
         }
         for (part, out) in out.iter_mut().enumerate().take((*parts).into()) {
             let operands = match *from {
@@ -218,7 +221,10 @@ impl Warp<'_> {
             };
             for lane in lanes_of(mask) {
                 let address = addresses[lane] + width * part as u64;
-                let target = self.private.locate(state, lane, at.space, address, *width)?;
+                let target = match places[lane] {
+                    Some(target) => target,
+                    None => self.private.locate(state, lane, at.space, address, *width)?,
+                };
                 let in_global = matches!(target, Target::Global(_));
                 let change = |old| rmw.change(old, operands[lane], wanted[lane], in_global);
                 out[lane] = update(self, state, lane, target, (address, *width), change)?;
@@ -294,16 +300,22 @@ impl Warp<'_> {
                 0 => (0, 0),
                 _ => (sources[lane] - skipped, size - skipped),
             };
-            if copied == *size {
-                self.private.locate(state, lane, from.space, source, *size)?;
-            }
+            // All of it is in one place; of a part, nothing says so.
+            let whole = match copied == *size {
+                true => Some(self.private.locate(state, lane, from.space, source, *size)?),
+                false => None,
+            };
             let step = if copied % 4 == 0 { 4 } else { 1 };
             for at in (0..*size).step_by(step as usize) {
-                let mut value = 0;
-                if at < copied {
-                    let cell = self.private.locate(state, lane, from.space, source + at, step)?;
-                    value = self.private.get(state, lane, cell, 0, step);
-                }
+                let value = match whole {
+                    Some(whole) => self.private.get(state, lane, whole, at, step),
+                    None if at < copied => {
+                        let cell =
+                            self.private.locate(state, lane, from.space, source + at, step)?;
+                        self.private.get(state, lane, cell, 0, step)
+                    }
+                    None => 0,
+                };
                 self.private.put(state, lane, target, at, step, value);
             }
             if copied != 0 {
@@ -323,14 +335,13 @@ impl Warp<'_> {
         transposed: bool,
         mask: u32,
     ) -> Result<(), Box<Mistake>> {
-        const ROW: u64 = 16;
         let addresses = self.addresses(at);
-        let wanted = if count == 4 { u32::MAX } else { (1 << (8 * count)) - 1 };
         let mut rows = [[0u16; 8]; 32];
-        for lane in lanes_of(mask & wanted) {
-            let target = self.private.locate(state, lane, Space::Shared, addresses[lane], ROW)?;
+        for lane in lanes_of(mask & lanes_of_rows(count)) {
+            let target =
+                self.private.locate(state, lane, Space::Shared, addresses[lane], MATRIX_ROW)?;
             let Target::Shared(offset) = target else { continue };
-            let problem = state.shared.read(accessor(self, lane, false), offset, ROW);
+            let problem = state.shared.read(accessor(self, lane, false), offset, MATRIX_ROW);
             note(self, state, lane, offset, problem);
             for (column, value) in rows[lane].iter_mut().enumerate() {
                 *value = self.private.get(state, lane, target, 2 * column as u64, 2) as u16;
@@ -360,13 +371,12 @@ impl Warp<'_> {
         transposed: bool,
         mask: u32,
     ) -> Result<(), Box<Mistake>> {
-        const ROW: u64 = 16;
         let addresses = self.addresses(at);
-        let wanted = if count == 4 { u32::MAX } else { (1 << (8 * count)) - 1 };
-        for lane in lanes_of(mask & wanted) {
-            let target = self.private.locate(state, lane, Space::Shared, addresses[lane], ROW)?;
+        for lane in lanes_of(mask & lanes_of_rows(count)) {
+            let target =
+                self.private.locate(state, lane, Space::Shared, addresses[lane], MATRIX_ROW)?;
             let Target::Shared(offset) = target else { continue };
-            let problem = state.shared.write(accessor(self, lane, false), offset, ROW);
+            let problem = state.shared.write(accessor(self, lane, false), offset, MATRIX_ROW);
             note(self, state, lane, offset, problem);
             let words = *self.row(from.saturating_add(lane as u8 / 8));
             for column in 0..8 {
@@ -387,6 +397,14 @@ impl Warp<'_> {
         let holds = (0..32).fold(0, |mask, lane| mask | u32::from(windows[lane] == window) << lane);
         self.write_predicate(outcome, holds, mask);
     }
+}
+
+/// Bytes of a row of a matrix that is loaded or stored as one.
+const MATRIX_ROW: u64 = 16;
+
+/// The lanes that have addresses of rows of so many matrices: eight for each.
+fn lanes_of_rows(count: u8) -> u32 {
+    if count == 4 { u32::MAX } else { (1 << (8 * count)) - 1 }
 }
 
 /// Extends by the sign.

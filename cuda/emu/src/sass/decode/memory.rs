@@ -247,12 +247,15 @@ impl Decoder<'_> {
         })
     }
 
+    fn matrix_count(&self) -> u8 {
+        self.choose(&[(Modifier::_2, 2), (Modifier::_4, 4)]).unwrap_or(1)
+    }
+
     fn store_matrix(&self) -> Decoded<Op> {
-        let count = self.choose(&[(Modifier::_2, 2), (Modifier::_4, 4)]).unwrap_or(1);
         Ok(Op::StoreMatrix {
             at: self.address(0, Space::Shared)?,
             from: self.register(1)?,
-            count,
+            count: self.matrix_count(),
             transposed: self.has(Modifier::MT88),
         })
     }
@@ -261,11 +264,10 @@ impl Decoder<'_> {
         if self.has(Modifier::M816) || self.has(Modifier::M832) {
             return Err("only matrices of 8 by 8 are loaded here".to_owned());
         }
-        let count = self.choose(&[(Modifier::_2, 2), (Modifier::_4, 4)]).unwrap_or(1);
         Ok(Op::LoadMatrix {
             at: self.address(1, Space::Shared)?,
             to: self.register(0)?,
-            count,
+            count: self.matrix_count(),
             transposed: self.has(Modifier::MT88),
         })
     }
