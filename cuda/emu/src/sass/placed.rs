@@ -245,19 +245,14 @@ impl Program {
     /// Code between what was found, to which only a register led; otherwise what is there.
     pub(crate) fn found_late(&self, memory: &Memory, pc: usize) -> Result<Instruction, String> {
         let nothing = || "no code is here".to_owned();
-        let word = self.word(memory, pc).ok_or_else(nothing)?;
-        let section = self.section(pc).ok_or_else(nothing)?;
-        let arch = self.placed.ok_or_else(nothing)?;
+        let (arch, section) = self.placed.zip(self.section(pc)).ok_or_else(nothing)?;
+        let number = pc - section.first;
+        let mut word = [0; SIZE as usize];
+        let address = section.address + number as u64 * SIZE;
+        memory.read(address, &mut word).map_err(|_| nothing())?;
         let origin = section.address.wrapping_sub(section.first as u64 * SIZE);
         let section = section.first..section.first + section.count;
-        read(arch, word, pc - section.start, origin, section)
-    }
-
-    fn word(&self, memory: &Memory, pc: usize) -> Option<u128> {
-        let section = self.section(pc)?;
-        let mut word = [0; SIZE as usize];
-        memory.read(section.address + (pc - section.first) as u64 * SIZE, &mut word).ok()?;
-        Some(u128::from_le_bytes(word))
+        read(arch, u128::from_le_bytes(word), number, origin, section)
     }
 
     /// The kernel of a launch of code in memory.
