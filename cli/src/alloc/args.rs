@@ -34,7 +34,7 @@ pub(crate) enum Alloc {
     #[command(
         after_help = "Example:\n  nvabi alloc offers --use gpu:texture --use display:scanout 1920x1080 NV12 >offers.json"
     )]
-    Offers(AllocOffers),
+    Offers(AllocAsked),
     /// Explain why the offers of devices conflict, and which change resolves it.
     #[command(after_help = "Example:\n  nvabi alloc explain gpu.json display.json")]
     Explain(AllocExplain),
@@ -47,48 +47,42 @@ pub(crate) struct AllocFormats {
     pub(crate) wanted: nvabi_devmem::Use,
 }
 
+/// Uses of an image.
 #[derive(Debug, clap::Args)]
-pub(crate) struct AllocPlan {
-    /// A device and what it does with the memory.
+pub(crate) struct AllocAsked {
+    /// A device, or a purpose, and what it does with the memory.
     #[arg(long = "use", value_name = "DEVICE:OPERATION", required = true)]
     pub(crate) uses: Vec<nvabi_devmem::Use>,
     /// What else every device must support of the image: VENDOR:NAME(WORD, …), such as `0x10de:3(1)`.
     #[arg(long = "detail", value_name = "DETAIL")]
-    pub(crate) details: Vec<nvabi_devmem::Detail>,
+    details: Vec<nvabi_devmem::Detail>,
+    /// Width and height in pixels.
+    #[arg(value_name = "WIDTHxHEIGHT", value_parser = size)]
+    size: (u32, u32),
+    /// DRM format: NV12, XR24.
+    #[arg(value_name = "FOURCC")]
+    format: nvabi_devmem::Fourcc,
+}
+
+impl AllocAsked {
+    /// What is asked of the image, whoever uses it.
+    pub(crate) fn of_image(&self) -> nvabi_devmem::Usage {
+        let image = nvabi_devmem::Image::new(self.size.0, self.size.1, self.format);
+        let details = self.details.clone();
+        nvabi_devmem::Usage { details, ..nvabi_devmem::Usage::new(image, Vec::new()) }
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct AllocPlan {
+    #[command(flatten)]
+    pub(crate) asked: AllocAsked,
     /// Offers of devices that this machine does not have: a JSON file with one offer or a list.
     #[arg(long, value_name = "FILE")]
     pub(crate) offers: Vec<PathBuf>,
     /// A device to ask for the memory first; several in their order. Others follow by their costs.
     #[arg(long, value_name = "DEVICE")]
     pub(crate) prefer: Vec<String>,
-    /// Width and height in pixels.
-    #[arg(value_name = "WIDTHxHEIGHT", value_parser = size)]
-    pub(crate) size: (u32, u32),
-    /// DRM format: NV12, XR24.
-    #[arg(value_name = "FOURCC")]
-    pub(crate) format: nvabi_devmem::Fourcc,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct AllocOffers {
-    /// A device of this machine, or a purpose, and what it does with the memory.
-    #[arg(long = "use", value_name = "DEVICE:OPERATION", required = true)]
-    pub(crate) uses: Vec<nvabi_devmem::Use>,
-    /// What else every device must support of the image, as for `plan`.
-    #[arg(long = "detail", value_name = "DETAIL")]
-    pub(crate) details: Vec<nvabi_devmem::Detail>,
-    /// Width and height in pixels.
-    #[arg(value_name = "WIDTHxHEIGHT", value_parser = size)]
-    pub(crate) size: (u32, u32),
-    /// DRM format: NV12, XR24.
-    #[arg(value_name = "FOURCC")]
-    pub(crate) format: nvabi_devmem::Fourcc,
-}
-
-impl AllocOffers {
-    pub(crate) fn image(&self) -> nvabi_devmem::Image {
-        nvabi_devmem::Image::new(self.size.0, self.size.1, self.format)
-    }
 }
 
 #[derive(Debug, clap::Args)]

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use nvabi_devmem::{Offer, Prober, Usage};
+use nvabi_devmem::{Offer, Prober};
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 
-use super::args::AllocOffers;
+use super::args::AllocAsked;
 use super::plan::Machine;
 use crate::context::Context;
 use crate::{Outcome, names};
@@ -67,9 +67,9 @@ fn parse(text: &str) -> serde_json::Result<File> {
 
 /// `nvabi alloc offers`: what devices of this machine offer, to plan with elsewhere. It is JSON with and without
 /// `--json`.
-pub(crate) fn offers(context: &Context<'_>, args: &AllocOffers) -> Result<Outcome, Report> {
+pub(crate) fn offers(context: &Context<'_>, args: &AllocAsked) -> Result<Outcome, Report> {
     let machine = Machine::new(Prober::default());
-    let usage = Usage { details: args.details.clone(), ..Usage::new(args.image(), Vec::new()) };
+    let usage = args.of_image();
     let mut offers = Vec::new();
     for wanted in &args.uses {
         machine.tell_skipped_of(context, wanted);

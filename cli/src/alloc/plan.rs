@@ -5,8 +5,8 @@ use std::fmt::{self, Write as _};
 
 use nvabi_devmem::drivers::Found;
 use nvabi_devmem::{
-    Buffer, CapabilitySet, Derived, Description, Device, ErrorKind, Image, Layout, LayoutError,
-    Made, Offer, Operation, Prober, Proof, Refusal, Usage, Use, layout_of, plan, solve,
+    Buffer, CapabilitySet, Derived, Description, Device, ErrorKind, Layout, LayoutError, Made,
+    Offer, Operation, Prober, Proof, Refusal, Usage, Use, layout_of, plan, solve,
 };
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use serde::Serialize;
@@ -77,17 +77,17 @@ pub(super) fn planned(
     for file in &args.offers {
         given.extend(offers::read(file)?);
     }
-    let image = Image::new(args.size.0, args.size.1, args.format);
-    let asked_of = Usage { details: args.details.clone(), ..Usage::new(image, Vec::new()) };
+    let uses = &args.asked.uses;
+    let asked_of = args.asked.of_image();
     tell_unused(context, args, &given);
     let known = |wanted: &Use| given.iter().find(|offer| offer.of == *wanted);
     // Devices are asked for when a use is of none that is given.
-    let asked = args.uses.iter().any(|wanted| known(wanted).is_none());
+    let asked = uses.iter().any(|wanted| known(wanted).is_none());
     let prober = Prober::default().prefer(args.prefer.clone());
     let machine = asked.then(|| Machine::new(prober));
     tell_unmet(context, args, machine.as_ref());
     let mut candidates: Vec<Vec<Candidate>> = Vec::new();
-    for wanted in &args.uses {
+    for wanted in uses {
         candidates.push(match (known(wanted), &machine) {
             (Some(offer), _) => vec![Candidate { offer: offer.clone(), refusals: Vec::new() }],
             (None, Some(machine)) => {
@@ -112,7 +112,7 @@ pub(super) fn planned(
         let offers: Vec<Offer> = choice.iter().map(|candidate| candidate.offer.clone()).collect();
         match attempt(machine.as_ref(), &asked_of, &offers, refusals) {
             Ok((plan, memory)) => {
-                plan.tell(context, &args.uses);
+                plan.tell(context, uses);
                 return Ok(Some((plan, memory)));
             }
             Err(failure) => failures.push((offers, failure)),
@@ -137,7 +137,7 @@ pub(super) fn planned(
 fn tell_unused(context: &Context<'_>, args: &AllocPlan, given: &[Offer]) {
     for (at, offer) in given.iter().enumerate() {
         let of = &offer.of;
-        if !args.uses.contains(of) {
+        if !args.asked.uses.contains(of) {
             context.status("Unused", &format!("the offer of {of}: no --use asks for it"));
         } else if given[..at].iter().any(|other| other.of == *of) {
             context.status("Unused", &format!("another offer of {of}: the first one counts"));
