@@ -8,8 +8,8 @@
  *     if (nvabi_alloc_make(alloc, &image, uses, 2, NULL, 0, &buffer) < 0)
  *         fprintf(stderr, "%s\n", nvabi_alloc_error());
  *
- * A function that returns int gives 0 or a count, or an error number of errno.h, negated; nvabi_alloc_error
- * then says why, in the same thread. Any function may be called from any thread, and several at once.
+ * A function that returns int gives 0, a count or a file descriptor, or an error number of errno.h, negated;
+ * nvabi_alloc_error then says why, in the same thread. Any function may be called from any thread, and several at once.
  * Whatever a pointer argument leads to is the caller's and is not kept. Fields called reserved are zero.
  */
 #ifndef NVABI_ALLOC_H
@@ -95,6 +95,35 @@ int nvabi_alloc_modifiers(const nvabi_alloc *alloc, const nvabi_devmem_image *im
 int nvabi_alloc_make(const nvabi_alloc *alloc, const nvabi_devmem_image *image, const nvabi_alloc_use *uses,
                      uint32_t use_count, const uint64_t *modifiers, uint32_t modifier_count,
                      nvabi_alloc_buffer *buffer);
+
+/* Memory as this process uses it. */
+typedef struct nvabi_alloc_memory nvabi_alloc_memory;
+
+/* Takes memory that nvabi_alloc_make made, or that another process or library handed on with its modifier, planes and
+ * file descriptors; size and allocator are not looked at. Planes that have no room for the image or are outside of
+ * their files are refused. The descriptors stay the caller's. */
+int nvabi_alloc_take(const nvabi_devmem_image *image, const nvabi_alloc_buffer *buffer, nvabi_alloc_memory **memory);
+/* Ends an access that was not ended. Nobody uses the memory meanwhile. */
+void nvabi_alloc_release(nvabi_alloc_memory *memory);
+
+/* Begins to use memory with the CPU, to read (NVABI_DEVMEM_CPU_READ) or to write and read (NVABI_DEVMEM_CPU_WRITE):
+ * waits for devices that use it, and sees to it that the CPU sees what they wrote. Writes where each plane begins: the
+ * count of planes, of which no more than capacity are written. The places are good until the access ends.
+ * -EBUSY: an access has begun and not ended. */
+int nvabi_alloc_begin(nvabi_alloc_memory *memory, uint32_t operation, void **planes, uint32_t capacity);
+/* Ends the access: devices see what was written. -EINVAL: none has begun. */
+int nvabi_alloc_end(nvabi_alloc_memory *memory);
+
+/* Waits until devices that use the memory are finished, as NVABI_DEVMEM_CPU_READ or NVABI_DEVMEM_CPU_WRITE needs it.
+ * -ETIMEDOUT: they are not, after so many milliseconds. */
+int nvabi_alloc_wait(const nvabi_alloc_memory *memory, uint32_t operation, uint32_t milliseconds);
+/* A sync file of what must be waited for, for a device that waits explicitly; the caller closes it. Memory that is no
+ * dma-buf has none. Linux 6.0. */
+int nvabi_alloc_export_fence(const nvabi_alloc_memory *memory, uint32_t operation);
+/* Lets others wait for a sync file, of work that reads the memory or writes it. Linux 6.0. */
+int nvabi_alloc_import_fence(const nvabi_alloc_memory *memory, uint32_t operation, int fence);
+/* Waits for a sync file. -ETIMEDOUT: after so many milliseconds. */
+int nvabi_alloc_wait_fence(int fence, uint32_t milliseconds);
 
 #ifdef __cplusplus
 }

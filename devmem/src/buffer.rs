@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use rustix::fs::{SealFlags, fcntl_add_seals, fcntl_get_seals, fstatfs};
 use serde::{Deserialize, Serialize};
 
-use super::capability::CapabilitySet;
+use super::capability::{Capability, CapabilitySet};
 use super::constraint::ConstraintName;
 use super::error::{Error, ErrorKind, Result};
 use super::layout::{Layout, Plane};
@@ -233,6 +233,44 @@ impl Buffer {
         Self::in_pieces(fds, description)
     }
 
+    /// Memory as compositors, EGL and Vulkan hand it on: of each plane a file and where it is in that, as
+    /// [`Self::export_plane`] gives them. Planes may share a file.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::in_pieces`], and when the planes have no room for the image.
+    pub fn of_planes(image: Image, modifier: u64, planes: Vec<(OwnedFd, Plane)>) -> Result<Self> {
+        let mismatch = |what: String| Error::new(ErrorKind::Mismatch, what);
+        let mut pieces: Vec<Piece> = Vec::new();
+        let mut placed = Vec::with_capacity(planes.len());
+        for (index, (fd, plane)) in planes.into_iter().enumerate() {
+            let end = pieces.last().map_or(0, Piece::end);
+            let start = end.checked_next_multiple_of(page());
+            let start = start.ok_or_else(|| Error::invalid("memory of 2⁶⁴ bytes"))?;
+            let piece = Piece::new(fd, start)?;
+            let known = pieces.iter().find(|known| known.identity == piece.identity);
+            let (start, size) =
+                known.map_or((start, piece.size), |known| (known.start, known.size));
+            if plane.offset.checked_add(plane.size).is_none_or(|end| end > size) {
+                let Plane { offset, size: bytes, .. } = plane;
+                let what =
+                    format!("plane {index} has {bytes} bytes at {offset}, of {size} of its file");
+                return Err(mismatch(what));
+            }
+            placed.push(Plane { offset: start + plane.offset, ..plane });
+            if known.is_none() {
+                pieces.push(piece);
+            }
+        }
+        let size = pieces.last().map_or(0, Piece::end);
+        let layout = Layout { modifier, planes: placed, size };
+        layout.holds(&image).map_err(mismatch)?;
+        let usage = Usage::new(image, Vec::new());
+        let set = CapabilitySet::new([], [Capability::modifier(modifier)]);
+        let description = Description { usage, set, layout, metadata: Vec::new() };
+        Self::in_pieces(pieces.into_iter().map(|piece| piece.fd).collect(), description)
+    }
+
     /// As [`Self::new`], when it is also the memory that is expected.
     ///
     /// # Errors
@@ -370,7 +408,7 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
-    use crate::{Capability, Constraint, Fourcc, solve};
+    use crate::{Constraint, Fourcc, MODIFIER_LINEAR, solve};
 
     /// A camera that writes more than the pixels into each file.
     #[test]
@@ -417,5 +455,56 @@ mod tests {
         let page = unsafe { nix::libc::sysconf(nix::libc::_SC_PAGESIZE) } as u64;
         let starts: Vec<u64> = buffer.pieces().iter().map(Piece::start).collect();
         assert_eq!(starts, [0, page, page + 5000_u64.next_multiple_of(page)]);
+    }
+
+    fn file(size: u64) -> OwnedFd {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(size).unwrap();
+        file.into()
+    }
+
+    /// What each plane says of itself is where it is in its own file.
+    #[test]
+    fn planes_come_with_their_files() {
+        let image = Image::new(64, 64, Fourcc::new(b"YU12"));
+        let large = Plane { offset: 0, pitch: 64, size: 4096 };
+        let small = |offset| Plane { offset, pitch: 32, size: 1024 };
+        let offsets = |buffer: &Buffer| {
+            let planes = &buffer.description().layout.planes;
+            planes.iter().map(|plane| plane.offset).collect::<Vec<_>>()
+        };
+        // The first two share a file.
+        let shared = file(8192);
+        let again = shared.try_clone().unwrap();
+        let planes = vec![(shared, large), (again, small(4096)), (file(4096), small(512))];
+        let buffer = Buffer::of_planes(image, MODIFIER_LINEAR, planes).unwrap();
+        assert_eq!((buffer.pieces().len(), offsets(&buffer)), (2, vec![0, 4096, 8192 + 512]));
+        let (_, given) = buffer.export_plane(2).unwrap();
+        assert_eq!(given, small(512));
+
+        let refused = |planes: Vec<(OwnedFd, Plane)>| {
+            Buffer::of_planes(image, MODIFIER_LINEAR, planes).unwrap_err().to_string()
+        };
+        // A file of its own is there to its end, whatever others have.
+        let last = |plane| vec![(file(8192), large), (file(4096), small(0)), (file(4096), plane)];
+        assert_eq!(
+            refused(last(small(3584))),
+            "plane 2 has 1024 bytes at 3584, of 4096 of its file"
+        );
+        assert_eq!(
+            refused(last(small(u64::MAX))),
+            "plane 2 has 1024 bytes at 18446744073709551615, of 4096 of its file"
+        );
+        assert!(refused(last(Plane { pitch: 16, ..small(0) })).contains("no room for 32 rows"));
+        assert_eq!(
+            refused(
+                last(small(0))[..2]
+                    .iter()
+                    .map(|(fd, plane)| (fd.try_clone().unwrap(), *plane))
+                    .collect()
+            ),
+            "2 planes, where YU12 has 3"
+        );
+        assert!(refused(Vec::new()).contains("0 planes"));
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Nothing here unwinds into C, and nothing is trusted but that pointers lead to what the header says.
 
+pub mod memory;
+
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::os::fd::IntoRawFd;
@@ -26,7 +28,7 @@ pub struct Alloc {
 }
 
 impl Alloc {
-    fn device(&self, name: &str) -> Result<&dyn Device, (c_int, String)> {
+    fn device(&self, name: &str) -> Result<&dyn Device, Failure> {
         let found = self.devices.iter().find(|device| device.info().name == name);
         found.map(|device| &**device).ok_or_else(|| (ENODEV, format!("there is no device {name}")))
     }
@@ -34,6 +36,9 @@ impl Alloc {
 
 /// What the header says.
 const NVABI_ALLOC_VERSION: u32 = applications::VERSION;
+
+/// An error number, and its text.
+type Failure = (c_int, String);
 
 /// Numbers of errno.h.
 const ENOMEM: c_int = 12;
@@ -58,7 +63,7 @@ fn remember(text: &str) {
 }
 
 /// Runs the body of a function: what it gives, or an error number and its text.
-fn answer(body: impl FnOnce() -> Result<c_int, (c_int, String)>) -> c_int {
+fn answer(body: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
     remember("");
     let ended = catch_unwind(AssertUnwindSafe(body));
     let (number, text) = match ended {
@@ -70,7 +75,7 @@ fn answer(body: impl FnOnce() -> Result<c_int, (c_int, String)>) -> c_int {
     -number
 }
 
-fn failed(error: Error) -> (c_int, String) {
+fn failed(error: Error) -> Failure {
     let number = error.errno().unwrap_or(match error.kind() {
         ErrorKind::Invalid | ErrorKind::Format | ErrorKind::Mismatch => EINVAL,
         ErrorKind::Timeout => ETIMEDOUT,
@@ -80,11 +85,11 @@ fn failed(error: Error) -> (c_int, String) {
     (number, error.to_string())
 }
 
-fn invalid(text: &str) -> (c_int, String) {
+fn invalid(text: &str) -> Failure {
     (EINVAL, text.to_owned())
 }
 
-fn count(of: usize) -> Result<c_int, (c_int, String)> {
+fn count(of: usize) -> Result<c_int, Failure> {
     c_int::try_from(of).map_err(|_| (ENOMEM, format!("{of} are too many")))
 }
 
@@ -93,7 +98,7 @@ fn count(of: usize) -> Result<c_int, (c_int, String)> {
 /// # Safety
 ///
 /// It is null or leads to a `T` that stays while `'a` lasts.
-unsafe fn lent<'a, T>(pointer: *const T, name: &str) -> Result<&'a T, (c_int, String)> {
+unsafe fn lent<'a, T>(pointer: *const T, name: &str) -> Result<&'a T, Failure> {
     // SAFETY: the caller's promise.
     unsafe { pointer.as_ref() }.ok_or_else(|| invalid(&format!("{name} is null")))
 }
@@ -103,11 +108,7 @@ unsafe fn lent<'a, T>(pointer: *const T, name: &str) -> Result<&'a T, (c_int, St
 /// # Safety
 ///
 /// It leads to so many items that stay while `'a` lasts, or there are none.
-unsafe fn lent_list<'a, T>(
-    pointer: *const T,
-    count: u32,
-    name: &str,
-) -> Result<&'a [T], (c_int, String)> {
+unsafe fn lent_list<'a, T>(pointer: *const T, count: u32, name: &str) -> Result<&'a [T], Failure> {
     match (count, pointer.is_null()) {
         (0, _) => Ok(&[]),
         (_, true) => Err(invalid(&format!("{name} is null"))),
@@ -121,11 +122,7 @@ unsafe fn lent_list<'a, T>(
 /// # Safety
 ///
 /// It leads to room for `capacity` items, or that is 0.
-unsafe fn hand_out<T: Copy>(
-    items: &[T],
-    to: *mut T,
-    capacity: u32,
-) -> Result<c_int, (c_int, String)> {
+unsafe fn hand_out<T: Copy>(items: &[T], to: *mut T, capacity: u32) -> Result<c_int, Failure> {
     let fits = items.len().min(capacity as usize);
     if fits > 0 && to.is_null() {
         return Err(invalid("there is no list to fill"));
@@ -140,7 +137,7 @@ unsafe fn hand_out<T: Copy>(
 /// # Safety
 ///
 /// It is null or a text that ends with a zero byte and stays while `'a` lasts.
-unsafe fn name_of<'a>(name: *const c_char) -> Result<&'a str, (c_int, String)> {
+unsafe fn name_of<'a>(name: *const c_char) -> Result<&'a str, Failure> {
     if name.is_null() {
         return Err(invalid("a device has no name"));
     }
@@ -152,7 +149,7 @@ unsafe fn name_of<'a>(name: *const c_char) -> Result<&'a str, (c_int, String)> {
 /// # Safety
 ///
 /// The device's name is a text that ends with a zero byte, and as many details are there as it says.
-unsafe fn use_of(raw: &RawUse) -> Result<Use, (c_int, String)> {
+unsafe fn use_of(raw: &RawUse) -> Result<Use, Failure> {
     // SAFETY: the caller's promise.
     let name = unsafe { name_of(raw.device.0)? };
     let operation = Operation::from_number(raw.operation)
@@ -172,7 +169,7 @@ unsafe fn asked(
     image: *const RawImage,
     uses: *const RawUse,
     use_count: u32,
-) -> Result<(Image, Vec<Use>), (c_int, String)> {
+) -> Result<(Image, Vec<Use>), Failure> {
     // SAFETY: the caller's promise.
     let (image, uses) = unsafe { (lent(image, "image")?, lent_list(uses, use_count, "uses")?) };
     // SAFETY: the caller's promise holds of each.
@@ -320,7 +317,7 @@ unsafe fn describe<'a>(
     alloc: *const Alloc,
     to: *mut RawDevice,
     find: impl FnOnce(&'a [Box<dyn Device>]) -> Option<&'a dyn Device>,
-) -> Result<c_int, (c_int, String)> {
+) -> Result<c_int, Failure> {
     // SAFETY: the caller's promise.
     let alloc: &'a Alloc = unsafe { lent(alloc, "alloc")? };
     let found =
@@ -410,7 +407,7 @@ pub unsafe extern "C" fn nvabi_alloc_modifiers(
 /// # Safety
 ///
 /// It is null or leads to a size, and so many bytes are the caller's.
-unsafe fn struct_size_of(buffer: *const RawBuffer) -> Result<u32, (c_int, String)> {
+unsafe fn struct_size_of(buffer: *const RawBuffer) -> Result<u32, Failure> {
     // SAFETY: the caller's promise; the size is the first field.
     let size = unsafe { *lent(buffer.cast::<u32>(), "buffer")? };
     let known = size_of::<RawBuffer>();

@@ -107,6 +107,27 @@ fn a_pipeline_negotiates() {
     );
 }
 
+#[test]
+fn frames_are_handed_on() {
+    runs(
+        "frames.c",
+        "waited: 0\n\
+         the frame has arrived\n\
+         fences, or none\n\
+         -22: no access has begun\n\
+         -16: an access has begun and not ended\n\
+         -22: operation 5 is neither NVABI_DEVMEM_CPU_READ nor NVABI_DEVMEM_CPU_WRITE\n\
+         -22: a plane behind its file\n\
+         -22: plane 0 of 76800 bytes has no room for 240 rows of 320 bytes, 64 apart\n\
+         -9: the file descriptor of plane 1 is -1\n\
+         -22: plane_count of the buffer is 5\n\
+         -22: 1 planes, where NV12 has 2\n\
+         -110: waited 1ms for a fence\n\
+         waited: 0\n\
+         -9: fence is -1",
+    );
+}
+
 /// A type of the header as Rust writes it.
 fn in_rust(c: &str) -> String {
     let c = c.trim();
@@ -118,7 +139,8 @@ fn in_rust(c: &str) -> String {
             (None, Some(rest)) if !rest.contains('*') => (true, rest),
             _ => (false, to),
         };
-        return format!("*{} {}", if constant { "const" } else { "mut" }, in_rust(to));
+        let to = if to == "void" { "c_void".to_owned() } else { in_rust(to) };
+        return format!("*{} {to}", if constant { "const" } else { "mut" });
     }
     let name = c.strip_prefix("const ").unwrap_or(c);
     match name {
@@ -128,6 +150,7 @@ fn in_rust(c: &str) -> String {
         "uint32_t" => "u32",
         "uint64_t" => "u64",
         "nvabi_alloc" => "Alloc",
+        "nvabi_alloc_memory" => "Memory",
         "nvabi_alloc_use" => "RawUse",
         "nvabi_alloc_buffer" => "RawBuffer",
         "nvabi_devmem_device" => "RawDevice",
@@ -183,7 +206,7 @@ fn of_library(text: &str) -> Prototypes {
 fn the_functions_are_those_of_the_header() {
     let read = |path: &str| std::fs::read_to_string(root().join(path)).expect("a file");
     let header = of_header(&read("../include/nvabi-alloc.h"));
-    let library = of_library(&read("src/lib.rs"));
+    let library = of_library(&(read("src/lib.rs") + &read("src/memory.rs")));
     assert_eq!(header, library);
     let (parameters, result) = &header["nvabi_alloc_prefer"];
     assert_eq!(parameters, &["*mut Alloc", "*const *const c_char", "u32"]);
