@@ -14,6 +14,9 @@ use nvabi_pipeline::spec::{Spec, spec_of};
 use nvabi_reports::decode::{Catalog, Decoded, Decoder};
 use nvabi_test::{Case, Need, Random, skip};
 
+#[path = "../../fuzz/checks/calls.rs"]
+mod fuzz;
+
 test_main!(forms_of_strace());
 
 fn root() -> &'static Path {
@@ -523,4 +526,14 @@ fn a_real_strace(options: &[&str]) {
     assert_eq!(tsg, (1, 1), "{options:?}: {ours:?}");
     assert_eq!((on(0xc004_470b, "/dev/null"), ours.len()), (1, 11), "{options:?}: {ours:?}");
     assert_eq!(model["unread"]["lines"], 0, "{options:?}");
+}
+
+#[test]
+fn what_fuzzing_found_of_logs_and_records_is_read_or_refused() {
+    nvabi_test::replay("strace", fuzz::strace);
+    nvabi_test::replay("record", |bytes| {
+        let mut sealed = bytes.to_vec();
+        fuzz::seal(&mut sealed);
+        fuzz::record(bytes) | fuzz::record(&sealed)
+    });
 }

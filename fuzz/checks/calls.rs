@@ -23,26 +23,29 @@ fn newest() -> impl Iterator<Item = (Facts, Spec)> {
     })
 }
 
-/// A log of strace is decoded, and what was decoded is shown.
-pub(crate) fn strace(bytes: &[u8]) {
+/// A log of strace is decoded, and what was decoded is shown. Says whether a call was decoded.
+pub(crate) fn strace(bytes: &[u8]) -> bool {
     static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
         let tags: Vec<_> = newest().collect();
         Catalog::new(tags.iter().map(|(facts, spec)| (facts, spec)))
     });
     let mut decoder = Decoder::new(&CATALOG);
     decoder.read(bytes, Some(&mut |_| ())).expect("memory can be read");
-    decode::text(&decoder.report());
+    let report = decoder.report();
+    decode::text(&report);
+    report.ioctls > 0
 }
 
-/// Calls of a record are named, shown, counted and audited; written again, they are read as they were.
-pub(crate) fn record(bytes: &[u8]) {
+/// Calls of a record are named, shown, counted and audited; written again, they are read as they were. Says whether
+/// there is a call.
+pub(crate) fn record(bytes: &[u8]) -> bool {
     static TABLES: LazyLock<Tables> = LazyLock::new(|| {
         let mut tables = Tables::default();
         newest().for_each(|(facts, spec)| tables.add(facts, &spec));
         tables
     });
     let path = Path::new("calls");
-    let Ok((mut reader, start)) = Reader::new(path, bytes) else { return };
+    let Ok((mut reader, start)) = Reader::new(path, bytes) else { return false };
     let mut copied = Vec::new();
     let mut writer = Writer::new(&mut copied, &start).expect("memory has room");
     let (mut namer, mut summary, mut audit) =
@@ -59,9 +62,10 @@ pub(crate) fn record(bytes: &[u8]) {
     }
     (summary.text(), audit.text(), audit.json());
     let (mut again, _) = Reader::new(path, &*copied).expect("what was written can be read");
-    for event in events {
-        assert!(matches!(again.read(), Ok(Some(Record::Call(other))) if other == event));
+    for event in &events {
+        assert!(matches!(again.read(), Ok(Some(Record::Call(other))) if other == *event));
     }
+    !events.is_empty()
 }
 
 /// Bytes before the first record, and before the body of each.

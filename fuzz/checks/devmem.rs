@@ -1,6 +1,7 @@
 //! What holds for any bytes that devmem reads; the fuzz targets and the test of their corpus share it.
 
 use nvabi_devmem::wire::{v0, v1};
+use nvabi_devmem::{Fourcc, Image, Offer, plan, solve};
 
 /// A set that was read can be written, and is read from that again. Says whether it was one.
 pub(crate) fn v0(bytes: &[u8]) -> bool {
@@ -32,4 +33,25 @@ fn seal(bytes: &mut [u8]) {
         sum.update(&bytes[HEAD..]);
         bytes[12..HEAD].copy_from_slice(&sum.finalize().to_le_bytes());
     }
+}
+
+/// Offers are planned with or explained, and what is said of them has no end only where they have none. Says whether
+/// they are offers.
+pub(crate) fn offers(bytes: &[u8]) -> bool {
+    let Ok(offers) = serde_json::from_slice::<Vec<Offer>>(bytes) else { return false };
+    let written = serde_json::to_vec(&offers).expect("what was read can be written");
+    assert_eq!(serde_json::from_slice::<Vec<Offer>>(&written).ok().as_ref(), Some(&offers));
+    match plan(&offers) {
+        Ok(derived) => {
+            let image = Image::new(64, 64, Fourcc::new(b"NV12"));
+            for set in &derived.sets {
+                // A layout, or the reason why there is none.
+                let _ = solve(&image, set);
+            }
+        }
+        Err(explanation) => {
+            explanation.to_string();
+        }
+    }
+    true
 }

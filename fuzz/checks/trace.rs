@@ -7,7 +7,7 @@ use nvabi_trace::{Options, Trace, diff};
 
 /// Reads a trace and compares it with itself. Says what was noted, or nothing where it is refused.
 pub(crate) fn compared(bytes: &[u8]) -> Option<Vec<Note>> {
-    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    let mut file = tempfile::NamedTempFile::new_in("/dev/shm").expect("a file");
     file.write_all(bytes).expect("room for the file");
     let options = Options { values: true, threads: Some(1), ..Options::default() };
     match Trace::open(file.path()).and_then(|trace| diff(&trace, &trace, &options)) {

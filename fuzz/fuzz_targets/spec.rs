@@ -1,6 +1,6 @@
 #![no_main]
 
-#[path = "../checks/texts.rs"]
+#[path = "../checks/facts.rs"]
 #[allow(dead_code)]
 mod checks;
 

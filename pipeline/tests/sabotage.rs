@@ -8,6 +8,8 @@
 extern crate nvabi_test;
 
 mod common;
+#[path = "../../fuzz/checks/facts.rs"]
+mod fuzz;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -642,4 +644,10 @@ fn no_damage_makes_it_panic() {
             quiet(&bytes);
         }
     }
+}
+
+#[test]
+fn what_fuzzing_found_of_locks_and_specs_is_read_or_refused() {
+    nvabi_test::replay("lock", fuzz::lock);
+    nvabi_test::replay("spec", fuzz::spec);
 }

@@ -5,6 +5,9 @@
 
 use nvabi_emu::{Args, Device, DeviceError, Launch};
 
+#[path = "../../../fuzz/checks/ptx.rs"]
+mod fuzz;
+
 /// A kernel with this body, which starts at line 5.
 fn kernel(body: &str) -> String {
     format!(
@@ -144,4 +147,9 @@ fn damaged_modules_do_no_harm() {
         }
     }
     assert!(loaded > 20 && failed > 60, "{loaded} loaded, {failed} failed");
+}
+
+#[test]
+fn what_fuzzing_found_of_modules_is_loaded_or_refused() {
+    nvabi_test::replay("ptx", fuzz::ptx);
 }

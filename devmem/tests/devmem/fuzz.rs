@@ -47,3 +47,8 @@ fn corpus_of_v0() {
 fn corpus_of_v1() {
     run("v1", checks::v1);
 }
+
+#[test]
+fn corpus_of_offers() {
+    nvabi_test::replay("offers", checks::offers);
+}

@@ -22,7 +22,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -104,6 +104,26 @@ pub fn headers() -> PathBuf {
         Some(path) => path.into(),
         None => skip(Need::Headers, "NVABI_HEADERS names no driver headers"),
     }
+}
+
+/// Runs what a fuzz target checks (`fuzz/checks`) over the files of its corpus. A corpus of which all is read, or
+/// nothing, leads to one side of the reader alone: the test fails.
+#[track_caller]
+#[allow(clippy::panic, reason = "a test fails by panicking")]
+pub fn replay(target: &str, check: fn(&[u8]) -> bool) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    let files = std::fs::read_dir(&folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let files = files.unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let (mut read, mut refused) = (0, 0);
+    for file in files {
+        let path = file.path();
+        let bytes =
+            std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        // Beside the panic that may follow, where the output is shown.
+        println!("{}", path.display());
+        *if check(&bytes) { &mut read } else { &mut refused } += 1;
+    }
+    assert!(read > 0 && refused > 0, "{target}: {read} files are read, {refused} refused");
 }
 
 /// How often tests were ignored for each reason.
