@@ -2,10 +2,10 @@
 # Gets NVIDIA's own programs and libraries (nvidia-smi, NVML, CUDA's driver library) from Debian's archive, and
 # prints the folder of each version, a line each: what NVABI_REAL is to be set to.
 #
-#   export NVABI_REAL=$(tests/real/fetch.sh [newest | VERSION…])
+#   export NVABI_REAL=$(tests/real/fetch.sh [newest | VERSION… | BRANCH…])
 #
-# VERSION is one of the archive, such as 550.163.01; without any, every version of the archive that the lock
-# knows; of these the newest of each branch with `newest`. A folder holds `bin` and `lib`. They are put into
+# VERSION is one of the archive, such as 550.163.01, and BRANCH stands for its newest, such as 550; without any,
+# every version of the archive that the lock knows; of these the newest of each branch with `newest`. A folder holds `bin` and `lib`. They are put into
 # NVABI_REAL_CACHE, or nvabi/real of the caller's cache, and beside them what PyPI has: as `python` what calls NVML
 # from Python, as `tools` public programs that do, as `cupy` CuPy. Nothing of it is installed, and nothing of it enters
 # this tree.
@@ -147,15 +147,24 @@ fetch() {
 }
 
 known=$(awk '$1 ~ /smi$/ { print $3 }' "$work/available" | sort -Vu)
-if [ $# -eq 0 ] || [ "$1" = newest ]; then
-    locked=$(for version in $known; do if is_known "$version"; then echo "$version"; fi; done)
-    # They are in the order of versions: the last of a branch is its newest.
-    [ $# -eq 0 ] || locked=$(awk -F. '{ newest[$1] = $0 } END { for (branch in newest) print newest[branch] }' <<<"$locked")
+locked=$(for version in $known; do if is_known "$version"; then echo "$version"; fi; done)
+[ -n "$locked" ] || fail "the archive has ${known:-no version}, of which the lock knows none"
+# They are in the order of versions: the last of a branch is its newest.
+newest=$(awk -F. '{ newest[$1] = $0 } END { for (branch in newest) print newest[branch] }' <<<"$locked")
+case ${1:-} in
     # shellcheck disable=SC2086
-    set -- $locked
-    [ $# -gt 0 ] || fail "the archive has ${known:-no version}, of which the lock knows none"
-fi
+    '') set -- $locked ;;
+    # shellcheck disable=SC2086
+    newest) set -- $newest ;;
+esac
 for version in "$@"; do
+    case $version in
+        *.*) ;;
+        *)
+            branch=$version
+            version=$(grep "^$branch[.]" <<<"$newest") || fail "of branch $branch the archive has none that the lock knows"
+            ;;
+    esac
     is_there "$version" || fetch "$version" ||
         fail "the archive has no $version; it has" $known
     echo "$cache/$version"
