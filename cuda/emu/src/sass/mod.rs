@@ -343,6 +343,8 @@ pub(crate) enum Op {
         base: u64,
         to: [Source; 2],
         when: Predicate,
+        /// Taken by all lanes that are there, or by none.
+        whole: bool,
     },
     Exit {
         when: Predicate,

@@ -131,7 +131,11 @@ impl Warp<'_> {
 
     pub(super) fn flow(&mut self, op: &Op, mask: u32) -> Result<(), Box<Mistake>> {
         match op {
-            Op::Jump { base, to, when } => self.jump(*base, to, mask & self.holds(*when)),
+            Op::Jump { base, to, when, whole } => {
+                let lanes = mask & self.holds(*when);
+                let taken = if *whole && lanes != self.now.mask { 0 } else { lanes };
+                self.jump(*base, to, taken)
+            }
             Op::SetBarrier { barrier } => {
                 for lane in lanes_of(mask) {
                     self.barriers[usize::from(barrier & 15)][lane] = mask;

@@ -177,7 +177,8 @@ impl Warp<'_> {
             }
         }
         let to = [call::RETURN, call::RETURN + 1].map(crate::sass::Source::Register);
-        let back = Op::Jump { base: 0, to, when: crate::sass::Predicate::TRUE };
+        let when = crate::sass::Predicate::TRUE;
+        let back = Op::Jump { base: 0, to, when, whole: false };
         self.flow(&back, mask)
     }
 

@@ -18,7 +18,7 @@ impl Decoder<'_> {
                 let next = self.instruction.address as i64 + 16;
                 let base = self.base().wrapping_add_signed(next);
                 let base = base.wrapping_add(self.number(2)?);
-                Ok(Op::Jump { base, to: self.long(1)?, when: when()? })
+                Ok(Op::Jump { base, to: self.long(1)?, when: when()?, whole: false })
             }
             JMP => self.jump(),
             CALL | RET => self.call(),
@@ -124,13 +124,13 @@ impl Decoder<'_> {
     }
 
     fn jump(&self) -> Decoded<Op> {
-        if [Modifier::U, Modifier::DIV, Modifier::CONV].iter().any(|word| self.has(*word)) {
-            return Err("only lanes by themselves jump here".to_owned());
+        if [Modifier::DIV, Modifier::CONV].iter().any(|word| self.has(*word)) {
+            return Err("only lanes by themselves, or all of them, jump here".to_owned());
         }
-        let when = self.predicate(0)?;
+        let (when, whole) = (self.predicate(0)?, self.has(Modifier::U));
         match self.number(1) {
-            Ok(base) => Ok(Op::Jump { base, to: NOWHERE, when }),
-            Err(_) => Ok(Op::Jump { base: 0, to: self.long(1)?, when }),
+            Ok(base) => Ok(Op::Jump { base, to: NOWHERE, when, whole }),
+            Err(_) => Ok(Op::Jump { base: 0, to: self.long(1)?, when, whole }),
         }
     }
 
@@ -141,13 +141,13 @@ impl Decoder<'_> {
                 let target = self.place(self.address_of(1)?)?;
                 return Ok(Op::Branch { target, when, whole: false });
             }
-            return Ok(Op::Jump { base: self.number(1)?, to: NOWHERE, when });
+            return Ok(Op::Jump { base: self.number(1)?, to: NOWHERE, when, whole: false });
         }
         let base = match self.operand(2)?.value {
             Value::Target(address) => self.base().wrapping_add_signed(address),
             _ => self.number(2)?,
         };
-        Ok(Op::Jump { base, to: self.long(1)?, when })
+        Ok(Op::Jump { base, to: self.long(1)?, when, whole: false })
     }
 
     fn sync(&self) -> Decoded<Op> {
