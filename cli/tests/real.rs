@@ -1073,6 +1073,26 @@ fn cupy_copies() {
     assert_eq!((seen.code, seen.out.as_str(), left), (Some(0), expected, false), "{what}");
 }
 
+/// NVIDIA's library for profilers has the registers, the instrumented kernels and UVM's events that it asks for: it
+/// records a kernel, copies, and each page that a GPU faults on.
+#[test]
+fn cupti_records_kernels_copies_and_moves() {
+    let versions = versions();
+    let cupti = versions[0].folder.with_file_name("cupti").join("lib/libcupti.so.12");
+    if !cupti.exists() {
+        skip(Need::Real, format!("there is no {}", cupti.display()))
+    }
+    let script = real_file("profile.py");
+    for (real, card) in cuda_pairs(&versions, &["rtx3090", "h100"]) {
+        let seen = real.run(&["--gpu", card], Path::new("python3"), &[&script, &cupti]);
+        let what = format!("{} {card}: {} {:?}", real.version, seen.out, seen.diagnostics);
+        let expected = "counted\nto the GPU: 1048576, to the host: 1048576, all inside: True\nfaults: 16\n\
+                        kernels: 1, copies: 1, memsets: 1\n";
+        let told = seen.diagnostics.iter().any(|(code, _)| code != "left-at-exit");
+        assert_eq!((seen.code, seen.out.as_str(), told), (Some(0), expected, false), "{what}");
+    }
+}
+
 /// A program that is killed in the middle of a copy gives all back, and the next one copies.
 #[test]
 fn a_killed_program_gives_its_memory_back() {

@@ -297,6 +297,26 @@ impl Memory {
         unsafe { libc::fallocate(self.file.as_raw_fd(), how, start, size) };
     }
 
+    /// The pages from one place in it to another that somebody has written or looked at, in order: other pages take
+    /// no memory.
+    pub(crate) fn written(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        let seek = |at: u64, whence| {
+            let at = (self.start + at).try_into().ok()?;
+            // SAFETY: the call takes numbers alone, and `self.file` keeps the descriptor open meanwhile. Nobody reads or
+            // writes at the place in the file that it moves.
+            let found = unsafe { libc::lseek(self.file.as_raw_fd(), at, whence) };
+            u64::try_from(found).ok()?.checked_sub(self.start)
+        };
+        let end = end.min(self.size);
+        let (mut at, mut pages) = (start, Vec::new());
+        while let Some(from) = seek(at, libc::SEEK_DATA).filter(|from| *from < end) {
+            let to = seek(from, libc::SEEK_HOLE).map_or(end, |to| to.min(end)).max(from + 1);
+            pages.push((from.max(start), to));
+            at = to;
+        }
+        pages
+    }
+
     fn is_open(&self) -> bool {
         let fd = self.file.as_raw_fd();
         // SAFETY: both calls take numbers alone, and `self.file` keeps the descriptor open meanwhile.

@@ -7,8 +7,8 @@
 # VERSION is one of the archive, such as 550.163.01, and BRANCH stands for its newest, such as 550; without any,
 # every version of the archive that the lock knows; of these the newest of each branch with `newest`. A folder holds `bin` and `lib`. They are put into
 # NVABI_REAL_CACHE, or nvabi/real of the caller's cache, and beside them what PyPI has: as `python` what calls NVML
-# from Python, as `tools` public programs that do, as `cupy` CuPy. Nothing of it is installed, and nothing of it enters
-# this tree.
+# from Python, as `tools` public programs that do, as `cupy` CuPy, as `cupti` NVIDIA's library for profilers. Nothing of
+# it is installed, and nothing of it enters this tree.
 #
 # Debian alone, see ../debian.sh.
 set -euo pipefail
@@ -55,6 +55,19 @@ if [ ! -e "$cache/cupy/cupy" ]; then
         mv "$wheels/cupy" "$cache/cupy"
     else
         echo "fetch.sh: no cupy-cuda12x from PyPI: CuPy's arrays are not tested" >&2
+    fi
+    rm -rf "$wheels"
+fi
+
+if [ ! -e "$cache/cupti/lib" ]; then
+    wheels=$(mktemp -d "$cache/.work.XXXXXX")
+    # Of the oldest branch that takes all of CUDA 12: newer ones take it too.
+    if python3 -m pip download -q --disable-pip-version-check --no-deps -d "$wheels" nvidia-cuda-cupti-cu12==12.4.127 >&2 &&
+        python3 -m zipfile -e "$wheels"/*.whl "$wheels/wheel" >&2; then
+        rm -rf "$cache/cupti"
+        mv "$wheels/wheel/nvidia/cuda_cupti" "$cache/cupti"
+    else
+        echo "fetch.sh: no nvidia-cuda-cupti-cu12 from PyPI: what profilers record is not tested" >&2
     fi
     rm -rf "$wheels"
 fi

@@ -81,7 +81,7 @@ pub(crate) fn is_since(version: &[u32]) -> bool {
 /// A struct of the driver: its bytes, by the names of its fields.
 #[derive(Clone)]
 pub(crate) struct Struct {
-    layout: &'static Layout,
+    pub(crate) layout: &'static Layout,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -106,6 +106,11 @@ impl Struct {
         let mut word = [0; 8];
         word[..size].copy_from_slice(&self.bytes[at..at + size]);
         u64::from_le_bytes(word)
+    }
+
+    /// Whether this driver has a field.
+    pub(crate) fn has(&self, path: &str) -> bool {
+        place(self.layout, path).is_some()
     }
 
     /// The bytes of a field.

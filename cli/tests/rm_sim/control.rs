@@ -41,6 +41,50 @@ fn set_compute_mode(client: &Client, subdevice: u32, rules: u64) -> u32 {
 }
 
 rules! {
+    registers_are_read_for_programs {
+        /// NV_PTIMER_GR_TICK_FREQ, and what is no register that is simulated.
+        const TICK: u64 = 0x9480;
+        const NOBODYS: u64 = 0x12_3450;
+        let (client, _, subdevice) = Client::with_device();
+        let read = |registers: &[u64], goes_on: u64, handles: [u64; 2]| {
+            let one = Struct::new("NV2080_CTRL_GPU_REG_OP");
+            let list = registers.iter().map(|register| one.clone().with("regOffset", *register));
+            let mut list: Vec<u8> = list.flat_map(|operation| operation.bytes).collect();
+            let mut params = Struct::new("NV2080_CTRL_GPU_EXEC_REG_OPS_PARAMS")
+                .with("hClientTarget", handles[0])
+                .with("hChannelTarget", handles[1])
+                .with("bNonTransactional", goes_on)
+                .with("regOpCount", registers.len() as u64)
+                .with("regOps", list.as_mut_ptr() as u64);
+            let status = client.control(subdevice, "NV2080_CTRL_CMD_GPU_EXEC_REG_OPS", &mut params);
+            let answers = list.chunks(one.bytes.len()).map(|bytes| {
+                let operation = Struct { bytes: bytes.to_vec(), ..one.clone() };
+                (operation.get("regStatus"), operation.get("regValueLo"))
+            });
+            (status, answers.collect::<Vec<_>>())
+        };
+        let ask = |client: &Client, subdevice, fastest: u64| {
+            let name = "NV2080_CTRL_CMD_TIMER_SET_GR_TICK_FREQ";
+            let mut params = Struct::new(&format!("{name}_PARAMS")).with("bSetMaxFreq", fastest);
+            assert_eq!(client.control(subdevice, name, &mut params), OK);
+        };
+        let tick = || read(&[TICK], 0, [0, 0]);
+        assert_eq!(tick(), (OK, vec![(0, 5)]));
+        // Who asks for the highest frequency has it until nobody does.
+        let (other, _, others) = Client::with_device();
+        ask(&client, subdevice, 1);
+        ask(&other, others, 1);
+        ask(&client, subdevice, 0);
+        assert_eq!(tick(), (OK, vec![(0, 0)]));
+        other.free(others);
+        assert_eq!(tick(), (OK, vec![(0, 5)]));
+        let both = [NOBODYS, TICK];
+        assert_eq!(read(&both, 0, [0, 0]), (INVALID_ARGUMENT, vec![(4, 0), (0, 0)]));
+        assert_eq!(read(&both, 1, [0, 0]), (OK, vec![(4, 0), (0, 5)]));
+        assert_eq!(read(&[], 0, [0, 0]).0, INVALID_PARAM_STRUCT);
+        assert_eq!(read(&[TICK], 0, [1, 0]).0, INVALID_PARAM_STRUCT);
+    }
+
     only_one_client_reserves_a_gpu_that_is_exclusive {
         const ANYBODY: u64 = 0;
         const EXCLUSIVE: u64 = 3;

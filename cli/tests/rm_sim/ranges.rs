@@ -123,6 +123,68 @@ fn migrate(fd: Fd, [base, length, flags]: [u64; 3], to: &[u8; 16], semaphore: [u
     uvm(fd, "UVM_MIGRATE", &mut args)
 }
 
+/// Migrations, faults of GPUs and replays of those.
+const MOVES: u64 = 1 << 2 | 1 << 3 | 1 << 4;
+
+/// Memory that a profiler reads events from (`UvmToolsEventControlData`, `UvmEventEntry` of the first version).
+struct Told {
+    entries: u64,
+    control: u64,
+    count: u64,
+}
+
+impl Told {
+    fn of(count: u64) -> Self {
+        Self { entries: addresses(0x1000), control: addresses(0x1000), count }
+    }
+
+    /// Where the reader is, and the writer.
+    fn places(&self) -> [u32; 2] {
+        [self.control, self.control + 8].map(|at| u32::from_le_bytes(*seen(at)))
+    }
+
+    fn is_empty(&self) -> bool {
+        let [get, put] = self.places();
+        get == put
+    }
+
+    /// The type of the next event, the three bytes behind that, and its next two words.
+    fn next(&self) -> [u64; 6] {
+        assert!(!self.is_empty(), "nothing has happened");
+        let [get, _] = self.places();
+        let at = self.entries + u64::from(get) * 64;
+        let after = ((get + 1) % self.count as u32).to_le_bytes();
+        (*seen(self.control), *seen(self.control + 4)) = (after, after);
+        let bytes = seen::<4>(at).map(u64::from);
+        let [first, second] = [at + 8, at + 16].map(|at| u64::from_le_bytes(*seen(at)));
+        [bytes[0], bytes[1], bytes[2], bytes[3], first, second]
+    }
+}
+
+/// Lets a file of the tools follow an address space: events, at an address and so many, or the counters of a processor
+/// or of all.
+fn follow(
+    file: Fd,
+    [queue, count, control]: [u64; 3],
+    space: Fd,
+    counted: Option<(&[u8; 16], bool)>,
+) -> u32 {
+    let name = "UVM_TOOLS_INIT_EVENT_TRACKER";
+    let mut args = Struct::new(&format!("{name}_PARAMS"))
+        .with("queueBuffer", queue)
+        .with("queueBufferSize", count)
+        .with("controlBuffer", control)
+        .with("uvmFd", space as u64);
+    if let Some((uuid, is_of_all)) = counted {
+        args.put("processor", uuid);
+        args.set("allProcessors", is_of_all.into());
+    }
+    if args.has("requestedVersion") {
+        args.set("requestedVersion", 1);
+    }
+    uvm(file, name, &mut args)
+}
+
 rules! {
     pools_of_semaphores_are_where_the_gpu_has_them {
         let mut rig = Rig::new();
@@ -387,5 +449,137 @@ rules! {
             assert_eq!(migrate(fd, [at, 0, 1], &UUID, [base + 8, payload.into()]), OK);
             assert_eq!(*seen(base + 8), payload.to_le_bytes());
         }
+    }
+
+    profilers_are_told_what_moves {
+        let mut rig = Rig::new();
+        let fd = space();
+        assert_eq!(register_space(fd, &rig), OK);
+        let (size, page) = (0x20_0000_u64, 0x1000_u64);
+        let base = (addresses(2 * size as usize) + size - 1) / size * size;
+        assert_eq!(mapping_of(base, size as usize, fd), Ok(base));
+        seen::<1>(base + 2 * page)[0] = 1;
+
+        let tools = open("/dev/nvidia-uvm-tools").unwrap();
+        let told = Told::of(64);
+        let queue = |file, fd: Fd, at: u64, count| follow(file, [at, count, told.control], fd, None);
+        assert_eq!(queue(tools, rig.client.fd, told.entries, 64), INSUFFICIENT_PERMISSIONS);
+        assert_eq!(queue(tools, open("/dev/nvidia-uvm").unwrap(), told.entries, 64), ILLEGAL_ACTION);
+        assert_eq!(queue(tools, fd, told.entries, 3), INVALID_ARGUMENT, "no power of 2");
+        assert_eq!(queue(tools, fd, told.entries, 1), INVALID_ARGUMENT);
+        assert_eq!(queue(tools, fd, told.entries + 8, 64), INVALID_ADDRESS, "no page");
+        let nowhere = addresses(page as usize);
+        unmap(nowhere, page as usize);
+        assert_eq!(queue(tools, fd, nowhere, 64), INVALID_ARGUMENT, "nothing is there");
+        let listen = |file, name: &str, field: &str, bits| {
+            uvm(file, name, &mut Struct::new(&format!("{name}_PARAMS")).with(field, bits))
+        };
+        let enable = |bits| listen(tools, "UVM_TOOLS_EVENT_QUEUE_ENABLE_EVENTS", "eventTypeFlags", bits);
+        assert_eq!(enable(MOVES), INVALID_ARGUMENT, "no queue yet");
+        assert_eq!(queue(tools, fd, told.entries, 64), OK);
+        assert_eq!(queue(tools, fd, told.entries, 64), INVALID_ARGUMENT, "it has one");
+        assert_eq!(enable(1), INVALID_ARGUMENT);
+        assert_eq!(enable(1 << 62), INVALID_ARGUMENT, "the driver's own tests");
+        assert_eq!(enable(MOVES), OK);
+        let count = |bits| listen(tools, "UVM_TOOLS_ENABLE_COUNTERS", "counterTypeFlags", bits);
+        assert_eq!(count(1), INVALID_ARGUMENT, "a queue counts nothing");
+        // Of all GPUs, and of one that is not there.
+        let counters = [(UUID, false), ([7; 16], true), ([7; 16], false)].map(|(uuid, all)| {
+            let (file, values) = (open("/dev/nvidia-uvm-tools").unwrap(), addresses(page as usize));
+            assert_eq!(follow(file, [0, 0, values], fd, Some((&uuid, all))), OK);
+            assert_eq!(listen(file, "UVM_TOOLS_ENABLE_COUNTERS", "counterTypeFlags", 0x203), OK);
+            values
+        });
+
+        let move_to = |to| migrate(fd, [base, size, 0], to, [0, 0]);
+        assert_eq!(move_to(&UUID), OK);
+        // One page was the process's, and all are on the GPU now.
+        assert_eq!(told.next(), [2, 1, 0, 1, base + 2 * page, page]);
+        assert_eq!(move_to(&UUID), OK);
+        assert_eq!(move_to(&CPU), OK);
+        assert_eq!(told.next(), [2, 1, 1, 0, base, size]);
+        assert!(told.is_empty());
+        // A GPU that copies brings what it touches, with its neighbours, once.
+        for (at, is_write) in [(base + 0x1_2000, false), (base + 0x1_3000, true), (base + 0x5_0000, true)] {
+            match is_write {
+                true => rig.copy(BASE + FROM, at, 8),
+                false => rig.copy(at, BASE + TO, 8),
+            }
+            assert!(rig.is_done());
+        }
+        for (at, access) in [(0x1_2000, 1), (0x5_0000, 2)] {
+            let fault = told.next();
+            assert_eq!([fault[0], fault[1], fault[2], fault[3], fault[4]], [3, 2, access, 1, base + at]);
+            assert_eq!(told.next(), [2, 2, 0, 1, base + at / 0x1_0000 * 0x1_0000, 0x1_0000]);
+            assert_eq!(told.next()[..2], [4, 1]);
+        }
+        assert!(told.is_empty());
+        // What is to stay is seen from afar.
+        let advise = |name: &str, field: &str| {
+            let mut args = Struct::new(&format!("{name}_PARAMS"));
+            args.set("requestedBase", base);
+            args.set("length", size);
+            args.put(field, &CPU);
+            uvm(fd, name, &mut args)
+        };
+        assert_eq!(advise("UVM_SET_PREFERRED_LOCATION", "preferredLocation"), OK);
+        rig.copy(base + 0x8_0000, BASE + TO, 8);
+        assert!(rig.is_done());
+        assert!(told.is_empty());
+        assert_eq!(counters.map(|at| *seen::<8>(at)).map(u64::from_le_bytes), [0x2_1000, 0x2_1000, 0]);
+        assert_eq!(counters.map(|at| *seen::<8>(at + 8)).map(u64::from_le_bytes), [size, size, 0]);
+        assert_eq!(counters.map(|at| *seen::<8>(at + 72)).map(u64::from_le_bytes), [2, 2, 0]);
+
+        // Who waits is woken when there is as much as he wants.
+        assert!(!is_readable(tools));
+        let threshold = |count| {
+            listen(tools, "UVM_TOOLS_SET_NOTIFICATION_THRESHOLD", "notificationThreshold", count)
+        };
+        assert_eq!(threshold(2), OK);
+        assert_eq!(move_to(&CPU), OK);
+        assert!(is_readable(tools), "two places were on the GPU");
+        assert_eq!([told.next(), told.next()].map(|event| event[5]), [0x1_0000; 2]);
+        assert!(!is_readable(tools));
+        let disable = |bits| listen(tools, "UVM_TOOLS_EVENT_QUEUE_DISABLE_EVENTS", "eventTypeFlags", bits);
+        assert_eq!(disable(MOVES), OK);
+        assert_eq!(move_to(&UUID), OK);
+        assert!(told.is_empty());
+
+        // One entry stays free; what has no room is counted.
+        let (tools, told) = (open("/dev/nvidia-uvm-tools").unwrap(), Told::of(2));
+        assert_eq!(follow(tools, [told.entries, 2, told.control], fd, None), OK);
+        assert_eq!(listen(tools, "UVM_TOOLS_EVENT_QUEUE_ENABLE_EVENTS", "eventTypeFlags", MOVES), OK);
+        assert_eq!((move_to(&CPU), move_to(&UUID)), (OK, OK));
+        assert_eq!(told.next()[2..4], [1, 0]);
+        assert!(told.is_empty());
+        assert_eq!(u64::from_le_bytes(*seen(told.control + 16 + 2 * 8)), 1);
+
+        // A debugger reads and writes what is managed, and nothing else.
+        let mut bytes = *b"managed!";
+        let mut touch = |name: &str, target: u64, done: &str| {
+            let mut args = Struct::new(&format!("{name}_PARAMS"))
+                .with("buffer", bytes.as_mut_ptr() as u64)
+                .with("size", 8)
+                .with("targetVa", target);
+            let status = uvm(fd, name, &mut args);
+            (status, args.get(done), bytes)
+        };
+        let end = base + size;
+        let write = ("UVM_TOOLS_WRITE_PROCESS_MEMORY", "bytesWritten");
+        assert_eq!(touch(write.0, base + page - 4, write.1).1, 8);
+        assert_eq!(seen(base + page - 4), b"managed!");
+        assert_eq!(touch(write.0, end - 4, write.1), (INVALID_ADDRESS, 4, *b"managed!"));
+        assert_eq!(seen(end - 4), b"mana");
+        *seen(base + page - 4) = *b"anything";
+        let read = ("UVM_TOOLS_READ_PROCESS_MEMORY", "bytesRead");
+        assert_eq!(touch(read.0, base + page - 4, read.1), (OK, 8, *b"anything"));
+        assert_eq!(touch(read.0, told.control, read.1).0, INVALID_ADDRESS);
+
+        let mut table = [[9_u8; 16]; 40];
+        let name = "UVM_TOOLS_GET_PROCESSOR_UUID_TABLE";
+        let mut args = Struct::new(&format!("{name}_PARAMS")).with("tablePtr", table.as_mut_ptr() as u64);
+        assert_eq!(uvm(fd, name, &mut args), OK);
+        assert_eq!(table[..2], [CPU, UUID]);
+        assert_eq!(table[33], [9; 16]);
     }
 }

@@ -297,6 +297,7 @@ impl Driver {
         }
         self.drop_channels();
         self.drop_reservations();
+        self.drop_ticks();
         self.end_accounts();
         Ok(())
     }

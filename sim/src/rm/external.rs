@@ -8,6 +8,7 @@ use super::failed::Result;
 use super::frontend::Caller;
 use super::interface::Params;
 use super::memory::PAGE;
+use super::residence::Residence;
 use super::server::ObjectKind;
 use super::space::{Held, Space};
 use super::uvm::{self, Range, RangeKind};
@@ -38,15 +39,19 @@ fn range(args: &Params) -> Result<(u64, u64)> {
 }
 
 /// Shows a GPU the memory that a range has.
-fn show_range(space: &Space, base: u64, range: &Range) {
+fn show_range(space: &Space, base: u64, range: &Range, residence: &Arc<Residence>) {
     if let Some(memory) = range.memory.as_ref().filter(|_| space.has(base, range.length)) {
-        space.map(base, range.length, Held::Kept(memory.clone()), 0, true);
+        let held = match range.kind {
+            RangeKind::Managed => Held::Managed(memory.clone(), residence.clone()),
+            RangeKind::External | RangeKind::Pool => Held::Kept(memory.clone()),
+        };
+        space.map(base, range.length, held, 0, true);
     }
 }
 
 /// The same, of all GPUs.
 pub(super) fn map_range(uvm: &uvm::Space, base: u64, range: &Range) {
-    uvm.spaces.values().for_each(|space| show_range(space, base, range));
+    uvm.spaces.values().for_each(|space| show_range(space, base, range, &uvm.residence));
 }
 
 impl Driver {
@@ -64,7 +69,7 @@ impl Driver {
             return Err(Status::INVALID_DEVICE.into());
         }
         for (base, range) in &uvm.ranges {
-            show_range(&space, *base, range);
+            show_range(&space, *base, range, &uvm.residence);
         }
         uvm.spaces.insert(gpu, space);
         Ok(())

@@ -1,6 +1,6 @@
 //! The GPUs of the machine: each has a profile, and a state that programs change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -30,6 +30,8 @@ pub(super) struct Gpu {
     pub(super) accounts: Accounts,
     /// The client whose context has it, where only one may.
     pub(super) reservation: Option<u32>,
+    /// Clients and subdevices that ask for a clock of the shader cores that ticks as often as can be.
+    pub(super) fast_ticks: BTreeSet<(u32, u32)>,
     /// What it is divided into.
     pub(super) instances: Instances,
     /// Entries of the profile's lists by the numbers of their indices.
@@ -74,6 +76,7 @@ impl Gpu {
             profile,
             state,
             reservation,
+            fast_ticks: BTreeSet::new(),
             accounts: Accounts::default(),
             instances,
             lists,

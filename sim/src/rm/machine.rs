@@ -36,10 +36,12 @@ impl Machine for Driver {
     fn open(&mut self, _: &dyn Client, device: Device) -> Result<FileId, Errno> {
         let node = self.node_kind(device).ok_or(Errno::ENODEV)?;
         let behind = match node {
-            NodeKind::Control | NodeKind::Gpu(_) => Node::Signal(Signal::new()?),
+            NodeKind::Control | NodeKind::Gpu(_) | NodeKind::UvmTools => {
+                Node::Signal(Signal::new()?)
+            }
             // What a process maps of it is at its own address in the file, as for the driver.
             NodeKind::Uvm => Node::Memory(Memory::new(USER_END)?),
-            NodeKind::UvmTools | NodeKind::Capability(_) => Node::Memory(Memory::new(0)?),
+            NodeKind::Capability(_) => Node::Memory(Memory::new(0)?),
             NodeKind::DmaBuf => return Err(Errno::ENODEV),
         };
         let attached = match node {
@@ -81,6 +83,7 @@ impl Machine for Driver {
         }
         self.drop_channels();
         self.drop_reservations();
+        self.drop_ticks();
         self.end_accounts();
     }
 
@@ -172,11 +175,12 @@ impl Machine for Driver {
     }
 
     fn awaits_poll(&self) -> bool {
-        self.has_bare_event()
+        self.has_bare_event() || self.has_tracker()
     }
 
     fn polled(&mut self, id: FileId) {
         self.take_bare_event(id);
+        self.settle_tracker(id);
     }
 
     fn text(&self, text: Text) -> String {

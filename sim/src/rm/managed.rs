@@ -1,7 +1,8 @@
 //! Memory that UVM manages itself: a process and its GPUs see it at the same addresses (`kernel-open/nvidia-uvm/uvm.c`,
 //! `uvm_policy.c`, `uvm_migrate.c`, `uvm_range_group.c`).
 //!
-//! It is one memory, wherever the driver would have moved its pages: advice is checked and changes nothing.
+//! It is one memory, wherever the driver would have moved its pages: where they are is kept (`residence`), and profilers
+//! are told of it (`tools`).
 
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use super::failed::{Failed, Result};
 use super::frontend::Caller;
 use super::interface::Params;
 use super::memory::PAGE;
+use super::residence::Place;
 use super::uvm::{Range, RangeKind, Space};
 use crate::client::Client;
 use crate::files::FileId;
@@ -18,7 +20,7 @@ use crate::machine::{MapCall, Mapping};
 use crate::{Errno, Status};
 
 /// NV_PROCESSOR_UUID_CPU_DEFAULT.
-const CPU: [u8; 16] = [
+pub(super) const CPU: [u8; 16] = [
     0xa6, 0x5e, 0x0f, 0x4e, 0xd7, 0xd4, 0x7b, 0xa2, 0x50, 0x47, 0x41, 0x2c, 0x14, 0x2a, 0x77, 0x73,
 ];
 
@@ -97,6 +99,7 @@ impl Driver {
             let gone = self.buffer_of_file(file, first, last - first)?;
             let uvm = self.space(file).ok_or(Status::ILLEGAL_ACTION)?;
             uvm.remove(start);
+            uvm.residence.forget(first, last);
             rest.into_iter().for_each(|(from, range)| uvm.add(from, range));
             gone.clear();
         }
@@ -159,18 +162,41 @@ impl Driver {
         Some(all)
     }
 
-    /// UVM_SET_PREFERRED_LOCATION, UVM_SET_ACCESSED_BY and UVM_UNSET_ACCESSED_BY: advice about a processor.
-    pub(super) fn advise(&mut self, caller: Caller<'_>, args: &Params, processor: &str) -> Result {
-        self.within_managed(caller, args, "requestedBase")?;
-        let is_cpu = args.bytes_of(processor)? == CPU;
-        if !is_cpu {
-            let gpu = self.registered_gpu(caller, args, processor)?;
-            self.is_reachable(caller, gpu, args, "requestedBase")?;
-        }
-        if is_cpu && args.has("preferredCpuNumaNode") {
+    /// UVM_SET_PREFERRED_LOCATION.
+    pub(super) fn prefer(&mut self, caller: Caller<'_>, args: &Params) -> Result {
+        let (base, end) = self.within_managed(caller, args, "requestedBase")?;
+        let place = self.processor(caller, args, "preferredLocation")?;
+        if place == Place::Cpu && args.has("preferredCpuNumaNode") {
             is_node(args.get("preferredCpuNumaNode")?)?;
         }
+        self.uvm_space(caller)?.residence.prefer(base, end, Some(place));
         Ok(())
+    }
+
+    /// UVM_UNSET_PREFERRED_LOCATION.
+    pub(super) fn unprefer(&mut self, caller: Caller<'_>, args: &Params) -> Result {
+        let (base, end) = self.within_managed(caller, args, "requestedBase")?;
+        self.uvm_space(caller)?.residence.prefer(base, end, None);
+        Ok(())
+    }
+
+    /// UVM_SET_ACCESSED_BY and UVM_UNSET_ACCESSED_BY. The CPU sees all that there is.
+    pub(super) fn access_by(&mut self, caller: Caller<'_>, args: &Params, is_set: bool) -> Result {
+        let (base, end) = self.within_managed(caller, args, "requestedBase")?;
+        if let Place::Gpu(gpu) = self.processor(caller, args, "accessedByUuid")? {
+            self.uvm_space(caller)?.residence.access_by(base, end, gpu, is_set);
+        }
+        Ok(())
+    }
+
+    /// The processor that advice is about: one that can have the memory.
+    fn processor(&mut self, caller: Caller<'_>, args: &Params, field: &str) -> Result<Place> {
+        if args.bytes_of(field)? == CPU {
+            return Ok(Place::Cpu);
+        }
+        let gpu = self.registered_gpu(caller, args, field)?;
+        self.is_reachable(caller, gpu, args, "requestedBase")?;
+        Ok(Place::Gpu(gpu))
     }
 
     /// UVM_MIGRATE: `uvm_api_migrate`.
@@ -193,9 +219,12 @@ impl Driver {
             0 => None,
             at => Some(self.uvm_space(caller)?.semaphore(at).ok_or(Status::INVALID_ADDRESS)?),
         };
-        match args.bytes_of("destinationUuid")? == CPU {
-            true if args.has("cpuNumaNode") => is_node(args.get("cpuNumaNode")?)?,
-            true => {}
+        let to = match args.bytes_of("destinationUuid")? == CPU {
+            true if args.has("cpuNumaNode") => {
+                is_node(args.get("cpuNumaNode")?)?;
+                Place::Cpu
+            }
+            true => Place::Cpu,
             false => {
                 let gpu = self.registered_gpu(caller, args, "destinationUuid")?;
                 let has_space = self.uvm_space(caller)?.spaces.contains_key(&gpu);
@@ -203,10 +232,12 @@ impl Driver {
                     return Err(Status::INVALID_DEVICE.into());
                 }
                 self.is_reachable(caller, gpu, args, "base")?;
+                Place::Gpu(gpu)
             }
-        }
+        };
         if !is_empty {
-            self.within_managed(caller, args, "base")?;
+            let (base, end) = self.within_managed(caller, args, "base")?;
+            self.uvm_space(caller)?.residence.bring(base, end, to);
         }
         if let Some((pool, at)) = release {
             pool.write(at, &payload.to_le_bytes());
@@ -223,7 +254,7 @@ impl Driver {
         if group != NONE && !self.uvm_space(caller)?.groups.contains(&group) {
             return Err(Status::OBJECT_NOT_FOUND.into());
         }
-        self.within_managed(caller, args, "requestedBase")
+        self.within_managed(caller, args, "requestedBase").map(drop)
     }
 
     /// UVM_PREVENT_MIGRATION_RANGE_GROUPS and UVM_ALLOW_MIGRATION_RANGE_GROUPS: `uvm_range_groups_set_migration_policy`.
@@ -241,13 +272,13 @@ impl Driver {
         Ok(())
     }
 
-    /// Whether all of some addresses are managed (`uvm_api_range_type_check`).
+    /// Addresses that are all managed (`uvm_api_range_type_check`): the first, and the end.
     pub(super) fn within_managed(
         &mut self,
         caller: Caller<'_>,
         args: &Params,
         base: &str,
-    ) -> Result {
+    ) -> Result<(u64, u64)> {
         let (base, length) = (args.get(base)?, args.get("length")?);
         let end = is_range(base, length)?;
         let uvm = self.uvm_space(caller)?;
@@ -258,7 +289,7 @@ impl Driver {
             }
             at = start + range.length;
         }
-        if at >= end { Ok(()) } else { Err(Status::INVALID_ADDRESS.into()) }
+        if at >= end { Ok((base, end)) } else { Err(Status::INVALID_ADDRESS.into()) }
     }
 
     /// `uvm_gpu_can_address`.

@@ -29,9 +29,11 @@ mod memory;
 mod mig;
 mod paths;
 pub mod recorded;
+mod residence;
 mod server;
 mod shared;
 mod space;
+mod tools;
 mod uvm;
 
 use std::io;
@@ -52,6 +54,7 @@ use gpu::Gpu;
 use memory::{Buffer, MapContext};
 use server::Server;
 use shared::Shown;
+use tools::Tracker;
 use uvm::Uvm;
 
 pub use super::{
@@ -264,6 +267,8 @@ struct NvFile {
     /// What a file of this kind is of.
     dma_buf: Option<DmaBuf>,
     uvm: Uvm,
+    /// Whom it tells what of UVM's memory.
+    tracker: Option<Arc<Tracker>>,
     events: Queue,
 }
 
@@ -277,6 +282,7 @@ impl NvFile {
             exported: None,
             dma_buf: None,
             uvm: Uvm::default(),
+            tracker: None,
             events: Queue::default(),
         }
     }

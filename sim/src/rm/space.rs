@@ -10,6 +10,7 @@ use super::failed::{Failed, Result};
 use super::frontend::Caller;
 use super::interface::Params;
 use super::memory::{Buffer, IN_GPU, LOCATION, PAGE, VIRTUAL, bits};
+use super::residence::{Residence, Touch};
 use super::server::{Client, ObjectKind};
 use crate::Status;
 use crate::gpu::{self as engine, Bytes, KernelSpace, Mappings, shorter};
@@ -56,15 +57,24 @@ struct Mapped {
 #[derive(Debug, Clone)]
 pub(super) enum Held {
     Kept(Arc<Buffer>),
+    /// UVM's own memory, whose pages come to who touches them.
+    Managed(Arc<Buffer>, Arc<Residence>),
     Seen(Weak<Buffer>, Weak<Addresses>),
 }
 
 impl Held {
     fn buffer(&self) -> Option<Arc<Buffer>> {
         match self {
-            Self::Kept(buffer) => Some(buffer.clone()),
+            Self::Kept(buffer) | Self::Managed(buffer, _) => Some(buffer.clone()),
             Self::Seen(buffer, by) if by.strong_count() > 0 => buffer.upgrade(),
             Self::Seen(..) => None,
+        }
+    }
+
+    fn residence(&self) -> Option<&Arc<Residence>> {
+        match self {
+            Self::Managed(_, residence) => Some(residence),
+            Self::Kept(_) | Self::Seen(..) => None,
         }
     }
 
@@ -169,12 +179,57 @@ impl Space {
         Some(of.end - base)
     }
 
-    /// The memory at an address: which, from where on, how many bytes, and whether it may be written.
-    fn buffer_at(&self, address: u64) -> Option<(Arc<Buffer>, u64, u64, bool)> {
+    /// The memory at an address.
+    fn found_at(&self, address: u64) -> Option<Found> {
         let mapped = self.mapped();
         let (base, of) = mapped.range(..=address).next_back().filter(|(_, of)| of.end > address)?;
-        let buffer = of.buffer.buffer()?;
-        Some((buffer, of.offset + (address - base), of.end - address, of.is_writable))
+        let managed = of.buffer.residence().map(|residence| Managed {
+            residence: residence.clone(),
+            gpu: self.gpu,
+            range: (*base, of.end),
+            // Wraps where the mapping begins in the middle of its memory.
+            before: base.wrapping_sub(of.offset),
+        });
+        Some(Found {
+            bytes: View { buffer: of.buffer.buffer()?, managed },
+            offset: of.offset + (address - base),
+            length: of.end - address,
+            is_writable: of.is_writable,
+        })
+    }
+}
+
+/// Memory at an address: from where on in it, and how many bytes.
+struct Found {
+    bytes: View,
+    offset: u64,
+    length: u64,
+    is_writable: bool,
+}
+
+/// Memory as a GPU sees it.
+pub(super) struct View {
+    buffer: Arc<Buffer>,
+    managed: Option<Managed>,
+}
+
+/// Whose pages it has, where UVM brings them to who touches them.
+struct Managed {
+    residence: Arc<Residence>,
+    gpu: usize,
+    /// The addresses of the mapping.
+    range: (u64, u64),
+    /// The address of the memory's first byte.
+    before: u64,
+}
+
+impl View {
+    /// Before bytes of it are read or written.
+    fn touch(&self, offset: u64, length: usize, is_write: bool, is_of_kernel: bool) {
+        let Some(Managed { residence, gpu, range, before }) = &self.managed else { return };
+        let base = before.wrapping_add(offset);
+        let (gpu, length) = (*gpu, length as u64);
+        residence.touch(Touch { gpu, base, length, is_write, is_of_kernel }, *range);
     }
 }
 
@@ -183,15 +238,19 @@ pub(super) struct Seen<'a>(pub(super) &'a Arc<Space>);
 
 impl engine::Space for Seen<'_> {
     fn read(&self, at: u64, into: &mut [u8]) -> Option<usize> {
-        let (buffer, offset, length, _) = self.0.buffer_at(at)?;
+        let Found { bytes, offset, length, .. } = self.0.found_at(at)?;
         let length = shorter(length, into.len());
-        buffer.read(offset, &mut into[..length]).then_some(length)
+        bytes.touch(offset, length, false, false);
+        bytes.buffer.read(offset, &mut into[..length]).then_some(length)
     }
 
     fn write(&mut self, at: u64, from: &[u8]) -> Option<usize> {
-        let (buffer, offset, length, is_writable) = self.0.buffer_at(at)?;
+        let Found { bytes, offset, length, is_writable } = self.0.found_at(at)?;
         let length = shorter(length, from.len());
-        (is_writable && buffer.write(offset, &from[..length])).then_some(length)
+        if is_writable {
+            bytes.touch(offset, length, true, false);
+        }
+        (is_writable && bytes.buffer.write(offset, &from[..length])).then_some(length)
     }
 
     fn for_kernels(&self) -> Option<Arc<dyn KernelSpace>> {
@@ -200,7 +259,7 @@ impl engine::Space for Seen<'_> {
 }
 
 impl Mappings for Arc<Space> {
-    type Bytes = Arc<Buffer>;
+    type Bytes = View;
 
     fn range(&self, address: u64) -> Option<(u64, u64)> {
         let mapped = self.mapped();
@@ -208,23 +267,26 @@ impl Mappings for Arc<Space> {
         of.buffer.buffer().map(|_| (*base, of.end))
     }
 
-    fn at(&self, address: u64) -> Option<(Arc<Buffer>, u64, bool)> {
-        let (buffer, offset, _, is_writable) = self.buffer_at(address)?;
-        Some((buffer, offset, is_writable))
+    fn at(&self, address: u64) -> Option<(View, u64, bool)> {
+        let Found { bytes, offset, is_writable, .. } = self.found_at(address)?;
+        Some((bytes, offset, is_writable))
     }
 }
 
-impl Bytes for Arc<Buffer> {
+impl Bytes for View {
     fn read(&self, offset: u64, into: &mut [u8]) -> bool {
-        Buffer::read(self, offset, into)
+        self.touch(offset, into.len(), false, true);
+        self.buffer.read(offset, into)
     }
 
     fn write(&self, offset: u64, from: &[u8]) -> bool {
-        Buffer::write(self, offset, from)
+        self.touch(offset, from.len(), true, true);
+        self.buffer.write(offset, from)
     }
 
     fn compare_exchange(&self, offset: u64, width: usize, old: u64, new: u64) -> Option<u64> {
-        Buffer::compare_exchange(self, offset, width, old, new)
+        self.touch(offset, width, true, true);
+        self.buffer.compare_exchange(offset, width, old, new)
     }
 }
 

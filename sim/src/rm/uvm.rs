@@ -7,6 +7,7 @@ use super::failed::{Failed, Result};
 use super::frontend::Caller;
 use super::interface::Params;
 use super::memory::Buffer;
+use super::residence::Residence;
 use super::server::ObjectKind;
 use super::space::Space as AddressSpace;
 use super::{Driver, NodeKind};
@@ -48,6 +49,8 @@ pub(super) struct Space {
     pub(super) ranges: BTreeMap<u64, Range>,
     /// Clients and their channels, and on which GPU each is.
     pub(super) channels: BTreeMap<(u32, u32), usize>,
+    /// Where its managed memory is.
+    pub(super) residence: Arc<Residence>,
     /// GPUs that reach each other's memory.
     pub(super) peers: BTreeSet<(usize, usize)>,
     /// Ranges that were left when those were last forgotten that no process maps.
@@ -104,7 +107,7 @@ impl Drop for Space {
 const SHARING: u64 = 2;
 
 /// What the driver's Linux code knows (uvm.c: `uvm_ioctl`).
-const KNOWN: [&str; 41] = [
+const KNOWN: [&str; 42] = [
     "UVM_INITIALIZE",
     "UVM_MM_INITIALIZE",
     "UVM_PAGEABLE_MEM_ACCESS",
@@ -138,6 +141,7 @@ const KNOWN: [&str; 41] = [
     "UVM_TOOLS_READ_PROCESS_MEMORY",
     "UVM_TOOLS_WRITE_PROCESS_MEMORY",
     "UVM_TOOLS_GET_PROCESSOR_UUID_TABLE",
+    "UVM_TOOLS_GET_PROCESSOR_UUID_TABLE_V2",
     "UVM_MAP_DYNAMIC_PARALLELISM_REGION",
     "UVM_UNMAP_EXTERNAL",
     "UVM_MIGRATE_RANGE_GROUP",
@@ -220,9 +224,7 @@ impl Driver {
         match name {
             "UVM_INITIALIZE" => return self.uvm_initialize(caller, args),
             "UVM_MM_INITIALIZE" => return self.uvm_keep(caller, args),
-            _ if caller.node == NodeKind::UvmTools => {
-                return Err(Failed::NotSimulated(Status::NOT_SUPPORTED, name.to_owned()));
-            }
+            _ if caller.node == NodeKind::UvmTools => return self.tools_call(caller, name, args),
             _ => {}
         }
         let space = self.uvm_space(caller)?;
@@ -251,13 +253,20 @@ impl Driver {
             "UVM_ALLOC_SEMAPHORE_POOL" => self.alloc_semaphore_pool(caller, args),
             "UVM_REGISTER_CHANNEL" => self.register_channel(caller, args),
             "UVM_UNREGISTER_CHANNEL" => self.unregister_channel(caller, args),
-            "UVM_SET_PREFERRED_LOCATION" => self.advise(caller, args, "preferredLocation"),
-            "UVM_SET_ACCESSED_BY" | "UVM_UNSET_ACCESSED_BY" => {
-                self.advise(caller, args, "accessedByUuid")
+            "UVM_SET_PREFERRED_LOCATION" => self.prefer(caller, args),
+            "UVM_UNSET_PREFERRED_LOCATION" => self.unprefer(caller, args),
+            "UVM_SET_ACCESSED_BY" => self.access_by(caller, args, true),
+            "UVM_UNSET_ACCESSED_BY" => self.access_by(caller, args, false),
+            "UVM_ENABLE_READ_DUPLICATION" | "UVM_DISABLE_READ_DUPLICATION" => {
+                self.within_managed(caller, args, "requestedBase").map(drop)
             }
-            "UVM_UNSET_PREFERRED_LOCATION"
-            | "UVM_ENABLE_READ_DUPLICATION"
-            | "UVM_DISABLE_READ_DUPLICATION" => self.within_managed(caller, args, "requestedBase"),
+            "UVM_TOOLS_GET_PROCESSOR_UUID_TABLE" | "UVM_TOOLS_GET_PROCESSOR_UUID_TABLE_V2" => {
+                self.processor_uuids(caller, name, args)
+            }
+            "UVM_TOOLS_READ_PROCESS_MEMORY" => self.process_memory(caller, args, false),
+            "UVM_TOOLS_WRITE_PROCESS_MEMORY" => self.process_memory(caller, args, true),
+            // What happens is told at once.
+            "UVM_TOOLS_FLUSH_EVENTS" => Ok(()),
             "UVM_MIGRATE" => self.migrate(caller, args),
             "UVM_SET_RANGE_GROUP" => self.set_range_group(caller, args),
             "UVM_PREVENT_MIGRATION_RANGE_GROUPS" | "UVM_ALLOW_MIGRATION_RANGE_GROUPS" => {
@@ -291,6 +300,7 @@ impl Driver {
             Uvm::New => {
                 let mut space = Space::default();
                 (space.flags, space.process) = (flags, caller.client.process());
+                space.residence = Arc::new(Residence::new(open.node.clone()));
                 open.file.uvm = Uvm::Space(Box::new(space));
                 Ok(())
             }

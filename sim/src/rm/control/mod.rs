@@ -15,6 +15,7 @@ mod load;
 mod memory;
 mod mig;
 mod nvlink;
+mod registers;
 mod system;
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -66,6 +67,7 @@ fn handler(name: &str) -> Option<Handler> {
         .or_else(|| compute_mode::handler(name))
         .or_else(|| accounting::handler(name))
         .or_else(|| load::handler(name))
+        .or_else(|| registers::handler(name))
 }
 
 impl Driver {

@@ -1,0 +1,95 @@
+//! Registers that the driver reads and writes for a program (`subdevice_ctrl_gpu_regops.c`), and the commands that
+//! change what is in them.
+
+use super::{Handler, Target};
+use crate::Status;
+use crate::rm::Driver;
+use crate::rm::failed::{Failed, Result};
+use crate::rm::interface::Params;
+use crate::rm::server::ObjectKind;
+
+pub(super) fn handler(name: &str) -> Option<Handler> {
+    Some(match name {
+        "NV2080_CTRL_CMD_GPU_EXEC_REG_OPS" => operations,
+        "NV2080_CTRL_CMD_TIMER_SET_GR_TICK_FREQ" => tick,
+        _ => return None,
+    })
+}
+
+/// How often the clock of the shader cores ticks, NV_PTIMER_GR_TICK_FREQ: SELECT is _MAX or _DEFAULT (dev_timer.h).
+const TICK: u32 = 0x9480;
+const TICK_MAX: u32 = 0;
+const TICK_DEFAULT: u32 = 5;
+
+/// So many at once are looked at; what the driver takes has no bound of its own.
+const MOST: u32 = 1 << 12;
+
+/// NV2080_CTRL_GPU_REG_OP_READ_32, and of what: _TYPE_GLOBAL.
+const READ_32: u64 = 0;
+const GLOBAL: u64 = 0;
+/// NV2080_CTRL_GPU_REG_OP_STATUS_INVALID_OFFSET.
+const INVALID_OFFSET: u32 = 4;
+
+fn operations(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
+    /// What is asked of one register.
+    const OPERATION: &str = "NV2080_CTRL_GPU_REG_OP";
+    let gpu = target.kind.gpu().ok_or(Status::INVALID_OBJECT)?;
+    let (count, list) = (params.word("regOpCount")?, params.get("regOps")?);
+    let is_client = params.word("hClientTarget")? != 0;
+    let is_channel = params.word("hChannelTarget")? != 0;
+    if count == 0 || count > MOST || list == 0 || is_client != is_channel {
+        return Err(Status::INVALID_PARAM_STRUCT.into());
+    }
+    let goes_on = params.word("bNonTransactional")? != 0;
+    let size = driver.interface.size(OPERATION).ok_or(Status::NOT_SUPPORTED)?;
+    let client = target.caller.client;
+    for at in 0..u64::from(count) {
+        let address = list.wrapping_add(at * size as u64);
+        let mut operation = driver.read(client, OPERATION, address, size)?;
+        let register = operation.word("regOffset")?;
+        let is_read = (operation.get("regOp")?, operation.get("regType")?) == (READ_32, GLOBAL);
+        let value = driver.in_register(gpu, register).filter(|_| is_read);
+        operation.set("regStatus", if value.is_some() { 0 } else { INVALID_OFFSET })?;
+        operation.set("regValueLo", value.unwrap_or(0))?;
+        if client.write(address, &operation.bytes) < size {
+            return Err(Status::INVALID_ADDRESS.into());
+        }
+        if value.is_none() && !goes_on {
+            let what = format!("register {register:#x} of NV2080_CTRL_CMD_GPU_EXEC_REG_OPS");
+            return Err(Failed::NotSimulated(Status::INVALID_ARGUMENT, what));
+        }
+    }
+    Ok(())
+}
+
+/// Who asks for the highest frequency has it until all who did have taken that back, or are gone.
+fn tick(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
+    let gpu = target.kind.gpu().ok_or(Status::INVALID_OBJECT)?;
+    let who = (target.client, target.object);
+    match params.word("bSetMaxFreq")? {
+        0 => drop(driver.gpus[gpu].fast_ticks.remove(&who)),
+        _ => drop(driver.gpus[gpu].fast_ticks.insert(who)),
+    }
+    Ok(())
+}
+
+impl Driver {
+    /// What is in a register; nothing where that is not simulated.
+    fn in_register(&self, gpu: usize, register: u32) -> Option<u32> {
+        match register {
+            TICK if self.gpus[gpu].fast_ticks.is_empty() => Some(TICK_DEFAULT),
+            TICK => Some(TICK_MAX),
+            _ => None,
+        }
+    }
+
+    /// Wishes end with the subdevices that had them (`subdeviceDestruct_IMPL`).
+    pub(in crate::rm) fn drop_ticks(&mut self) {
+        for (index, gpu) in self.gpus.iter_mut().enumerate() {
+            gpu.fast_ticks.retain(|(client, object)| {
+                let found = self.server.find(*client).and_then(|client| client.object(*object));
+                found.is_ok_and(|object| object.kind == ObjectKind::Subdevice(index))
+            });
+        }
+    }
+}
