@@ -594,6 +594,27 @@ impl Device {
         }
         let params = &args.bytes[..size as usize];
         self.begin(launch.order.as_ref(), || format!("kernel {kernel}"));
+        let workspace = match launch.cooperative {
+            true => self.memory.alloc(WORKSPACE_BYTES)?,
+            false => 0,
+        };
+        self.memory.mark(workspace, WORKSPACE_BYTES);
+        let report = self.run(module, kernel, launch, params, workspace);
+        if launch.cooperative {
+            self.memory.free(workspace)?;
+        }
+        self.memory.unmap_freed();
+        report
+    }
+
+    fn run(
+        &self,
+        module: &Module,
+        kernel: &str,
+        launch: &Launch,
+        params: &[u8],
+        workspace: u64,
+    ) -> Result<Report, DeviceError> {
         let (ptx, machine);
         let code: &dyn Code = match &module.code {
             Loaded::Ptx(program) => {
@@ -601,16 +622,12 @@ impl Device {
                 &ptx
             }
             Loaded::Sass(program) => {
-                machine = self.machine_code(program, kernel, launch, params)?;
+                machine = self.machine_code(program, kernel, launch, params, workspace)?;
                 &machine
             }
         };
+        let refuse = |what: String| DeviceError::Launch { kernel: kernel.to_owned(), what };
         let room = Room::of(launch, code).map_err(refuse)?;
-        let workspace = match launch.cooperative {
-            true => self.memory.alloc(WORKSPACE_BYTES)?,
-            false => 0,
-        };
-        self.memory.mark(workspace, WORKSPACE_BYTES);
         // Machine code does not say where lanes meet that run together: ptxas drops `__syncwarp` there.
         let compare_lanes = launch.compare_lanes && matches!(module.code, Loaded::Ptx(_));
         let launch = &Launch { threads: self.threads(launch), compare_lanes, ..launch.clone() };
@@ -625,12 +642,7 @@ impl Device {
             room,
             turn: Turn::new(launch, room.blocks),
         };
-        let report = run::run(&grid);
-        if launch.cooperative {
-            self.memory.free(workspace)?;
-        }
-        self.memory.unmap_freed();
-        Ok(report)
+        Ok(run::run(&grid))
     }
 }
 
@@ -695,13 +707,15 @@ impl Device {
         kernel: &str,
         launch: &Launch,
         params: &[u8],
+        workspace: u64,
     ) -> Result<SassCode<'a>, DeviceError> {
         let missing = || DeviceError::NoKernel(kernel.to_owned());
         let (name, kernel) = program.kernels.get_key_value(kernel).ok_or_else(missing)?;
         let (address, size) = program.constants;
         let mut constants = vec![0; size as usize];
         self.memory.read(address, &mut constants)?;
-        Ok(SassCode::new(program, name, kernel, launch, params, constants, self.operations))
+        let id = self.operations;
+        Ok(SassCode::new(program, name, kernel, launch, params, constants, id, workspace))
     }
 }
 

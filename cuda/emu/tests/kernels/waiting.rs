@@ -276,3 +276,54 @@ fn calls_of_many_blocks_share_the_memory_of_a_launch() {
     assert_eq!((finding.kind, finding.block), (FindingKind::Trap, [0; 3]), "{finding}");
     assert!(finding.message.contains("calls take more memory than a block"), "{finding}");
 }
+
+/// Blocks of a cooperative launch count in the word that %envreg1 and %envreg2 lead to, as cooperative_groups' do.
+const ENVIRONMENT: &str = "
+.version 8.3
+.target sm_80
+.address_size 64
+.visible .entry counted(.param .u64 out) {
+  .reg .b32 %r<8>; .reg .b64 %d<4>; .reg .pred %p;
+  ld.param.u64 %d0, [out]; mov.u32 %r0, %envreg1; mov.u32 %r1, %envreg2; mov.b64 %d1, {%r1, %r0};
+  mov.u32 %r2, %ctaid.x; mul.wide.u32 %d2, %r2, 4; add.u64 %d0, %d0, %d2;
+  setp.eq.u64 %p, %d1, 0; @%p bra none;
+  atom.add.release.gpu.u32 %r3, [%d1+4], 1; mov.u32 %r5, %nctaid.x;
+wait:
+  ld.acquire.gpu.u32 %r4, [%d1+4]; setp.lt.u32 %p, %r4, %r5; @%p bra wait;
+  st.global.u32 [%d0], %r4;
+none:
+  ret;
+}
+";
+
+#[test]
+fn machine_code_has_the_environment_of_a_cooperative_launch() {
+    let Some(cuda) = sass::toolkit() else {
+        nvabi_test::skip(
+            Need::Cuda,
+            "no ptxas in CUDA_PATH, and cuda/toolkit.sh could not fetch it",
+        )
+    };
+    let mut device = Device::new();
+    let mut modules = vec![("PTX".to_owned(), device.load(ENVIRONMENT).unwrap())];
+    for (arch, level) in sass::variants() {
+        let name = format!("counted sm_{arch} -O{level}");
+        let cubin = sass::assemble_one(&cuda, ENVIRONMENT, arch, level, &name);
+        modules.push((name, device.load_cubin(&cubin).unwrap()));
+    }
+    let out = device.alloc(5 * 4).unwrap();
+    for (name, module) in &modules {
+        // Others have none, and write nothing.
+        for (cooperative, expected) in [(true, 5), (false, 0)] {
+            device.write(out, &[0; 5 * 4]).unwrap();
+            let launch = Launch { grid: [5, 1, 1], cooperative, ..Launch::default() };
+            let args = Args::new().u64(out);
+            let report = device.launch(module, "counted", &launch, &args).unwrap();
+            assert!(report.findings.is_empty(), "{name}: {:?}", report.findings);
+            let mut bytes = [0; 5 * 4];
+            device.read(out, &mut bytes).unwrap();
+            let words = bytes.chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()));
+            assert_eq!(words.collect::<Vec<_>>(), [expected; 5], "{name}");
+        }
+    }
+}

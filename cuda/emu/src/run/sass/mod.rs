@@ -31,6 +31,9 @@ mod bank0 {
     pub(super) const SYSTEM_SHARED: usize = 0x114;
     /// Where parameters begin up to Ada.
     pub(super) const PARAMETERS: usize = 0x160;
+    /// %envreg0 up to Ada, and since.
+    pub(super) const ENVIRONMENT: usize = 0x88;
+    pub(super) const ENVIRONMENT_OF_HOPPER: usize = 0x40;
 }
 
 /// Bytes in which the size of a bank counts.
@@ -45,7 +48,7 @@ pub(crate) struct SassCode<'a> {
 }
 
 impl<'a> SassCode<'a> {
-    /// `constants` is what bank 3 holds, `id` the number of the launch.
+    /// `constants` is what bank 3 holds, `id` the number of the launch, `workspace` where its blocks meet.
     pub(crate) fn new(
         program: &'a Program,
         name: &'a str,
@@ -54,6 +57,7 @@ impl<'a> SassCode<'a> {
         params: &[u8],
         constants: Vec<u8>,
         id: u64,
+        workspace: u64,
     ) -> Self {
         let mut banks: [Vec<u8>; BANKS] = Default::default();
         let first = program.first_parameter;
@@ -69,9 +73,13 @@ impl<'a> SassCode<'a> {
         put(bank0::DYNAMIC_SHARED, &launch.shared_bytes.to_le_bytes());
         put(bank0::GRID_ID, &id.to_le_bytes());
         put(bank0::MULTIPROCESSORS, &1u32.to_le_bytes());
+        let mut environment = bank0::ENVIRONMENT;
         if first > bank0::PARAMETERS {
             put(bank0::SYSTEM_SHARED, &(RESERVED_SHARED_BYTES as u32).to_le_bytes());
+            environment = bank0::ENVIRONMENT_OF_HOPPER;
         }
+        // %envreg1 has the upper half, %envreg2 the lower one.
+        put(environment + 4, &workspace.rotate_left(32).to_le_bytes());
         bank.truncate(first);
         let own = kernel.shared_bytes(launch.shared_bytes.into());
         let place = bank.get_mut(RESERVED_SHARED..RESERVED_SHARED + 4);
