@@ -715,7 +715,9 @@ impl Device {
         let mut constants = vec![0; size as usize];
         self.memory.read(address, &mut constants)?;
         let id = self.operations;
-        Ok(SassCode::new(program, name, kernel, launch, params, constants, id, workspace))
+        let mut code = SassCode::new(program, name, kernel, launch, params, constants, id);
+        code.meet_at(workspace);
+        Ok(code)
     }
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct SassCode<'a> {
 }
 
 impl<'a> SassCode<'a> {
-    /// `constants` is what bank 3 holds, `id` the number of the launch, `workspace` where its blocks meet.
+    /// `constants` is what bank 3 holds, `id` the number of the launch.
     pub(crate) fn new(
         program: &'a Program,
         name: &'a str,
@@ -57,7 +57,6 @@ impl<'a> SassCode<'a> {
         params: &[u8],
         constants: Vec<u8>,
         id: u64,
-        workspace: u64,
     ) -> Self {
         let mut banks: [Vec<u8>; BANKS] = Default::default();
         let first = program.first_parameter;
@@ -73,13 +72,9 @@ impl<'a> SassCode<'a> {
         put(bank0::DYNAMIC_SHARED, &launch.shared_bytes.to_le_bytes());
         put(bank0::GRID_ID, &id.to_le_bytes());
         put(bank0::MULTIPROCESSORS, &1u32.to_le_bytes());
-        let mut environment = bank0::ENVIRONMENT;
         if first > bank0::PARAMETERS {
             put(bank0::SYSTEM_SHARED, &(RESERVED_SHARED_BYTES as u32).to_le_bytes());
-            environment = bank0::ENVIRONMENT_OF_HOPPER;
         }
-        // %envreg1 has the upper half, %envreg2 the lower one.
-        put(environment + 4, &workspace.rotate_left(32).to_le_bytes());
         bank.truncate(first);
         let own = kernel.shared_bytes(launch.shared_bytes.into());
         let place = bank.get_mut(RESERVED_SHARED..RESERVED_SHARED + 4);
@@ -95,6 +90,17 @@ impl<'a> SassCode<'a> {
         // Words are read whole, and a bank is as large as the hardware counts.
         banks.iter_mut().for_each(|bank| bank.resize(bank.len().next_multiple_of(BANK_UNIT), 0));
         Self { program, name, kernel, banks }
+    }
+
+    /// Says where blocks of a cooperative launch meet: %envreg1 has the upper half, %envreg2 the lower one.
+    pub(crate) fn meet_at(&mut self, workspace: u64) {
+        let environment = match self.program.first_parameter > bank0::PARAMETERS {
+            true => bank0::ENVIRONMENT_OF_HOPPER,
+            false => bank0::ENVIRONMENT,
+        };
+        if let Some(place) = self.banks[0].get_mut(environment + 4..environment + 12) {
+            place.copy_from_slice(&workspace.rotate_left(32).to_le_bytes());
+        }
     }
 
     /// Code in memory, with the banks of a launch. The driver of a GPU says in bank 0 where shared and local memory
