@@ -109,7 +109,8 @@ void nvabi_alloc_release(nvabi_alloc_memory *memory);
 /* Begins to use memory with the CPU, to read (NVABI_DEVMEM_CPU_READ) or to write and read (NVABI_DEVMEM_CPU_WRITE):
  * waits for devices that use it, and sees to it that the CPU sees what they wrote. Writes where each plane begins: the
  * count of planes, of which no more than capacity are written. The places are good until the access ends.
- * -EBUSY: an access has begun and not ended. */
+ * A memfd is sealed against getting smaller; what is neither a dma-buf nor can be sealed is refused. While one thread
+ * waits here, others wait for it. -EBUSY: an access has begun and not ended. */
 int nvabi_alloc_begin(nvabi_alloc_memory *memory, uint32_t operation, void **planes, uint32_t capacity);
 /* Ends the access: devices see what was written. -EINVAL: none has begun. */
 int nvabi_alloc_end(nvabi_alloc_memory *memory);

@@ -131,6 +131,23 @@ impl Piece {
         self.start.saturating_add(self.size)
     }
 
+    /// Whether another one is certainly the same memory. Before Linux 5.3 all dma-bufs had one inode, of no file system
+    /// of their own: those are told apart by nothing.
+    fn is_same(&self, other: &Self) -> bool {
+        let has_own = |piece: &Self| {
+            let kind = rustix::fs::fstat(&piece.fd)
+                .map(|found| rustix::fs::FileType::from_raw_mode(found.st_mode));
+            kind == Ok(rustix::fs::FileType::RegularFile)
+                || fstatfs(&piece.fd).is_ok_and(|found| found.f_type == DMA_BUF_MAGIC)
+        };
+        self.identity == other.identity && self.size == other.size && has_own(self)
+    }
+
+    fn is_writable(&self) -> bool {
+        let flags = rustix::fs::fcntl_getfl(&self.fd);
+        flags.is_ok_and(|flags| flags.contains(rustix::fs::OFlags::RDWR))
+    }
+
     /// Sees to it that the file stays as large as it was: who touches what is cut off dies of SIGBUS.
     pub(crate) fn stay(&self) -> Result<()> {
         let stays = keeps_its_size(self.as_fd());
@@ -248,9 +265,9 @@ impl Buffer {
             let start = end.checked_next_multiple_of(page());
             let start = start.ok_or_else(|| Error::invalid("memory of 2⁶⁴ bytes"))?;
             let piece = Piece::new(fd, start)?;
-            let known = pieces.iter().find(|known| known.identity == piece.identity);
+            let known = pieces.iter_mut().find(|known| known.is_same(&piece));
             let (start, size) =
-                known.map_or((start, piece.size), |known| (known.start, known.size));
+                known.as_ref().map_or((start, piece.size), |of| (of.start, of.size));
             if plane.offset.checked_add(plane.size).is_none_or(|end| end > size) {
                 let Plane { offset, size: bytes, .. } = plane;
                 let what =
@@ -258,8 +275,11 @@ impl Buffer {
                 return Err(mismatch(what));
             }
             placed.push(Plane { offset: start + plane.offset, ..plane });
-            if known.is_none() {
-                pieces.push(piece);
+            match known {
+                // Of two descriptors the one that allows more.
+                Some(known) if !known.is_writable() => known.fd = piece.fd,
+                Some(_) => {}
+                None => pieces.push(piece),
             }
         }
         let size = pieces.last().map_or(0, Piece::end);
@@ -473,14 +493,16 @@ mod tests {
             let planes = &buffer.description().layout.planes;
             planes.iter().map(|plane| plane.offset).collect::<Vec<_>>()
         };
-        // The first two share a file.
-        let shared = file(8192);
-        let again = shared.try_clone().unwrap();
+        // The first two share a file, of which the first is given to read alone.
+        let again = file(8192);
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&again));
+        let shared = OwnedFd::from(std::fs::File::open(path).unwrap());
         let planes = vec![(shared, large), (again, small(4096)), (file(4096), small(512))];
         let buffer = Buffer::of_planes(image, MODIFIER_LINEAR, planes).unwrap();
         assert_eq!((buffer.pieces().len(), offsets(&buffer)), (2, vec![0, 4096, 8192 + 512]));
         let (_, given) = buffer.export_plane(2).unwrap();
         assert_eq!(given, small(512));
+        assert!(buffer.pieces()[0].is_writable());
 
         let refused = |planes: Vec<(OwnedFd, Plane)>| {
             Buffer::of_planes(image, MODIFIER_LINEAR, planes).unwrap_err().to_string()

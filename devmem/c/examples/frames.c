@@ -3,8 +3,10 @@
  *
  *     cc frames.c $(pkg-config --cflags --libs nvabi-alloc)
  */
+#define _GNU_SOURCE /* F_GET_SEALS */
 #include <nvabi-alloc.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,8 +85,10 @@ int main(void) {
         return failed("take", result);
     result = nvabi_alloc_wait(theirs, NVABI_DEVMEM_CPU_READ, 1000);
     printf("waited: %d\n%s\n", result, is_right(theirs, &sent) ? "the frame has arrived" : "another frame");
+    /* A memfd has seals, a dma-buf has fences. */
+    int is_dma_buf = fcntl(made.fds[0], F_GET_SEALS) < 0;
     result = hand_on_fences(theirs);
-    printf("%s\n", result == 0 || result == -ENOTTY ? "fences, or none" : nvabi_alloc_error());
+    printf("%s\n", result == (is_dma_buf ? 0 : -ENOTTY) ? "fences where they are" : nvabi_alloc_error());
 
     /* What is wrong is told. */
     result = nvabi_alloc_end(theirs);

@@ -35,6 +35,15 @@ struct View {
     mapping: NonNull<Mapping<'static>>,
 }
 
+// SAFETY: what the pointer leads to is this one's alone, and may go to another thread as a mapping may.
+unsafe impl Send for View {}
+
+/// Any function may be called from any thread, and several at once.
+const _: () = {
+    const fn is_shared<T: Send + Sync>() {}
+    is_shared::<Memory>();
+};
+
 impl fmt::Debug for View {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.access.fmt(f)
@@ -88,7 +97,9 @@ impl Memory {
     }
 
     fn end(&self) -> std::result::Result<(), Failure> {
-        let access = self.view().as_mut().and_then(|view| view.access.take());
+        // Until it has ended nobody begins another one.
+        let mut view = self.view();
+        let access = view.as_mut().and_then(|view| view.access.take());
         access.ok_or_else(|| invalid("no access has begun"))?.end().map_err(failed)
     }
 }

@@ -113,7 +113,7 @@ fn frames_are_handed_on() {
         "frames.c",
         "waited: 0\n\
          the frame has arrived\n\
-         fences, or none\n\
+         fences where they are\n\
          -22: no access has begun\n\
          -16: an access has begun and not ended\n\
          -22: operation 5 is neither NVABI_DEVMEM_CPU_READ nor NVABI_DEVMEM_CPU_WRITE\n\
