@@ -507,14 +507,18 @@ rules! {
             }
             assert!(rig.is_done());
         }
-        for (at, access) in [(0x1_2000, 1), (0x5_0000, 2)] {
-            let fault = told.next();
-            assert_eq!([fault[0], fault[1], fault[2], fault[3], fault[4]], [3, 2, access, 1, base + at]);
-            assert_eq!(told.next(), [2, 2, 0, 1, base + at / 0x1_0000 * 0x1_0000, 0x1_0000]);
+        // The page itself, and before and behind it those that come along.
+        let of_first = [(2, 3, 0x1_0000, 0x2000), (2, 2, 0x1_2000, 0x1000), (2, 3, 0x1_3000, 0xd000)];
+        let of_second = [(2, 2, 0x5_0000, 0x1000), (2, 3, 0x5_1000, 0xf000)];
+        for (at, access, moves) in [(0x1_2000, 1, &of_first[..]), (0x5_0000, 2, &of_second[..])] {
+            assert_eq!(told.next()[..5], [3, 2, access, 1, base + at]);
+            for (kind, cause, from, bytes) in moves {
+                assert_eq!(told.next(), [*kind, *cause, 0, 1, base + from, *bytes]);
+            }
             assert_eq!(told.next()[..2], [4, 1]);
         }
         assert!(told.is_empty());
-        // What is to stay is seen from afar.
+        // What is to stay is seen from afar, once it was faulted on.
         let advise = |name: &str, field: &str| {
             let mut args = Struct::new(&format!("{name}_PARAMS"));
             args.set("requestedBase", base);
@@ -523,12 +527,16 @@ rules! {
             uvm(fd, name, &mut args)
         };
         assert_eq!(advise("UVM_SET_PREFERRED_LOCATION", "preferredLocation"), OK);
-        rig.copy(base + 0x8_0000, BASE + TO, 8);
-        assert!(rig.is_done());
+        for _ in 0..2 {
+            rig.copy(base + 0x8_0000, BASE + TO, 8);
+            assert!(rig.is_done());
+        }
+        assert_eq!(told.next()[..5], [3, 2, 1, 1, base + 0x8_0000]);
+        assert_eq!(told.next()[..2], [4, 1]);
         assert!(told.is_empty());
         assert_eq!(counters.map(|at| *seen::<8>(at)).map(u64::from_le_bytes), [0x2_1000, 0x2_1000, 0]);
         assert_eq!(counters.map(|at| *seen::<8>(at + 8)).map(u64::from_le_bytes), [size, size, 0]);
-        assert_eq!(counters.map(|at| *seen::<8>(at + 72)).map(u64::from_le_bytes), [2, 2, 0]);
+        assert_eq!(counters.map(|at| *seen::<8>(at + 72)).map(u64::from_le_bytes), [3, 3, 0]);
 
         // Who waits is woken when there is as much as he wants.
         assert!(!is_readable(tools));
@@ -552,7 +560,12 @@ rules! {
         assert_eq!((move_to(&CPU), move_to(&UUID)), (OK, OK));
         assert_eq!(told.next()[2..4], [1, 0]);
         assert!(told.is_empty());
-        assert_eq!(u64::from_le_bytes(*seen(told.control + 16 + 2 * 8)), 1);
+        let lost = seen::<8>(told.control + 16 + 2 * 8);
+        assert_eq!(u64::from_le_bytes(*lost), 1);
+        // It is in memory that anybody may write.
+        *lost = [0xff; 8];
+        assert_eq!((move_to(&CPU), move_to(&UUID)), (OK, OK));
+        assert_eq!((*lost, told.next()[2]), ([0; 8], 1));
 
         // A debugger reads and writes what is managed, and nothing else.
         let mut bytes = *b"managed!";
@@ -574,12 +587,59 @@ rules! {
         let read = ("UVM_TOOLS_READ_PROCESS_MEMORY", "bytesRead");
         assert_eq!(touch(read.0, base + page - 4, read.1), (OK, 8, *b"anything"));
         assert_eq!(touch(read.0, told.control, read.1).0, INVALID_ADDRESS);
-
+        assert_eq!(touch(read.0, u64::MAX, read.1).0, INVALID_ADDRESS);
+        assert_eq!(touch(read.0, u64::MAX - 4, read.1).0, INVALID_ADDRESS);
+        // UVM's own memory is none to tell events in.
+        let other = open("/dev/nvidia-uvm-tools").unwrap();
+        assert!(is_readable(other), "it follows nothing");
+        assert_eq!(follow(other, [base, 64, told.control], fd, None), INVALID_ARGUMENT);
         let mut table = [[9_u8; 16]; 40];
         let name = "UVM_TOOLS_GET_PROCESSOR_UUID_TABLE";
         let mut args = Struct::new(&format!("{name}_PARAMS")).with("tablePtr", table.as_mut_ptr() as u64);
         assert_eq!(uvm(fd, name, &mut args), OK);
         assert_eq!(table[..2], [CPU, UUID]);
         assert_eq!(table[33], [9; 16]);
+        // A GPU that is gone has no pages.
+        let mut args = Struct::new("UVM_UNREGISTER_GPU_PARAMS");
+        args.put("gpu_uuid", &UUID);
+        assert_eq!(listen(tools, "UVM_TOOLS_EVENT_QUEUE_DISABLE_EVENTS", "eventTypeFlags", MOVES), OK);
+        assert_eq!((move_to(&UUID), listen(tools, "UVM_TOOLS_EVENT_QUEUE_ENABLE_EVENTS", "eventTypeFlags", MOVES)), (OK, OK));
+        assert_eq!(uvm(fd, "UVM_UNREGISTER_GPU", &mut args), OK);
+        assert_eq!(told.next(), [2, 4, 1, 0, base, size]);
+    }
+    the_second_version_numbers_parts_of_gpus {
+        let second = ["UvmEventMigrationInfo_V2", "UvmEventEntry_V2"].map(|name| driver().layout(name));
+        let [Some(_), Some(entry)] = second else { return };
+        let (fd, size) = (space(), 0x20_0000_u64);
+        let base = (addresses(2 * size as usize) + size - 1) / size * size;
+        assert_eq!(mapping_of(base, size as usize, fd), Ok(base));
+        assert_eq!(register_space(fd, &Rig::new()), OK);
+        seen::<1>(base)[0] = 1;
+        let (tools, told) = (open("/dev/nvidia-uvm-tools").unwrap(), Told::of(2));
+        let is_field = Struct::new("UVM_TOOLS_INIT_EVENT_TRACKER_PARAMS").has("requestedVersion");
+        let name = if is_field { "UVM_TOOLS_INIT_EVENT_TRACKER" } else { "UVM_TOOLS_INIT_EVENT_TRACKER_V2" };
+        let mut args = Struct::new("UVM_TOOLS_INIT_EVENT_TRACKER_PARAMS")
+            .with("queueBuffer", told.entries)
+            .with("queueBufferSize", told.count)
+            .with("controlBuffer", told.control)
+            .with("uvmFd", fd as u64);
+        if is_field {
+            args.set("requestedVersion", 3);
+            assert_eq!(uvm(tools, name, &mut args), INVALID_ARGUMENT);
+            args.set("requestedVersion", 2);
+        }
+        assert_eq!(uvm(tools, name, &mut args), OK);
+        assert!(!is_field || args.get("grantedVersion") == 2);
+        let name = "UVM_TOOLS_EVENT_QUEUE_ENABLE_EVENTS";
+        let mut args = Struct::new(&format!("{name}_PARAMS")).with("eventTypeFlags", MOVES);
+        assert_eq!(uvm(tools, name, &mut args), OK);
+        for to in [&UUID, &CPU] {
+            assert_eq!(migrate(fd, [base, size, 0], to, [0, 0]), OK);
+        }
+        assert_eq!(told.places(), [0, 1]);
+        let mut told = Struct { bytes: seen::<256>(told.entries).to_vec(), ..Struct::new("UvmEventMigrationInfo_V2") };
+        told.bytes.truncate(entry.size as usize);
+        let fields = ["eventType", "migrationCause", "srcIndex", "dstIndex", "address", "migratedBytes"];
+        assert_eq!(fields.map(|field| told.get(field)), [2, 1, 0, 1, base, 0x1000]);
     }
 }

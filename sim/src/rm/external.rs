@@ -257,6 +257,7 @@ impl Driver {
             true => first != second && uvm.peers.insert(pair),
             false => uvm.peers.remove(&pair),
         };
+        uvm.residence.set_peers(&uvm.peers);
         if has_changed { Ok(()) } else { Err(Status::INVALID_DEVICE.into()) }
     }
 

@@ -36,8 +36,12 @@ impl Machine for Driver {
     fn open(&mut self, _: &dyn Client, device: Device) -> Result<FileId, Errno> {
         let node = self.node_kind(device).ok_or(Errno::ENODEV)?;
         let behind = match node {
-            NodeKind::Control | NodeKind::Gpu(_) | NodeKind::UvmTools => {
-                Node::Signal(Signal::new()?)
+            NodeKind::Control | NodeKind::Gpu(_) => Node::Signal(Signal::new()?),
+            NodeKind::UvmTools => {
+                // What follows nothing cannot be waited for.
+                let signal = Signal::new()?;
+                signal.raise();
+                Node::Signal(signal)
             }
             // What a process maps of it is at its own address in the file, as for the driver.
             NodeKind::Uvm => Node::Memory(Memory::new(USER_END)?),
@@ -179,8 +183,10 @@ impl Machine for Driver {
     }
 
     fn polled(&mut self, id: FileId) {
-        self.take_bare_event(id);
-        self.settle_tracker(id);
+        match self.files.get(id).map(|open| open.file.node) {
+            Some(NodeKind::UvmTools) => self.settle_tracker(id),
+            _ => self.take_bare_event(id),
+        }
     }
 
     fn text(&self, text: Text) -> String {

@@ -12,7 +12,7 @@ use super::failed::{Failed, Result};
 use super::frontend::Caller;
 use super::interface::Params;
 use super::memory::PAGE;
-use super::residence::Place;
+use super::residence::Processor;
 use super::uvm::{Range, RangeKind, Space};
 use crate::client::Client;
 use crate::files::FileId;
@@ -166,7 +166,7 @@ impl Driver {
     pub(super) fn prefer(&mut self, caller: Caller<'_>, args: &Params) -> Result {
         let (base, end) = self.within_managed(caller, args, "requestedBase")?;
         let place = self.processor(caller, args, "preferredLocation")?;
-        if place == Place::Cpu && args.has("preferredCpuNumaNode") {
+        if place == Processor::Cpu && args.has("preferredCpuNumaNode") {
             is_node(args.get("preferredCpuNumaNode")?)?;
         }
         self.uvm_space(caller)?.residence.prefer(base, end, Some(place));
@@ -183,20 +183,20 @@ impl Driver {
     /// UVM_SET_ACCESSED_BY and UVM_UNSET_ACCESSED_BY. The CPU sees all that there is.
     pub(super) fn access_by(&mut self, caller: Caller<'_>, args: &Params, is_set: bool) -> Result {
         let (base, end) = self.within_managed(caller, args, "requestedBase")?;
-        if let Place::Gpu(gpu) = self.processor(caller, args, "accessedByUuid")? {
+        if let Processor::Gpu(gpu) = self.processor(caller, args, "accessedByUuid")? {
             self.uvm_space(caller)?.residence.access_by(base, end, gpu, is_set);
         }
         Ok(())
     }
 
     /// The processor that advice is about: one that can have the memory.
-    fn processor(&mut self, caller: Caller<'_>, args: &Params, field: &str) -> Result<Place> {
+    fn processor(&mut self, caller: Caller<'_>, args: &Params, field: &str) -> Result<Processor> {
         if args.bytes_of(field)? == CPU {
-            return Ok(Place::Cpu);
+            return Ok(Processor::Cpu);
         }
         let gpu = self.registered_gpu(caller, args, field)?;
         self.is_reachable(caller, gpu, args, "requestedBase")?;
-        Ok(Place::Gpu(gpu))
+        Ok(Processor::Gpu(gpu))
     }
 
     /// UVM_MIGRATE: `uvm_api_migrate`.
@@ -222,9 +222,9 @@ impl Driver {
         let to = match args.bytes_of("destinationUuid")? == CPU {
             true if args.has("cpuNumaNode") => {
                 is_node(args.get("cpuNumaNode")?)?;
-                Place::Cpu
+                Processor::Cpu
             }
-            true => Place::Cpu,
+            true => Processor::Cpu,
             false => {
                 let gpu = self.registered_gpu(caller, args, "destinationUuid")?;
                 let has_space = self.uvm_space(caller)?.spaces.contains_key(&gpu);
@@ -232,7 +232,7 @@ impl Driver {
                     return Err(Status::INVALID_DEVICE.into());
                 }
                 self.is_reachable(caller, gpu, args, "base")?;
-                Place::Gpu(gpu)
+                Processor::Gpu(gpu)
             }
         };
         if !is_empty {

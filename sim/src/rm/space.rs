@@ -10,7 +10,7 @@ use super::failed::{Failed, Result};
 use super::frontend::Caller;
 use super::interface::Params;
 use super::memory::{Buffer, IN_GPU, LOCATION, PAGE, VIRTUAL, bits};
-use super::residence::{Residence, Touch};
+use super::residence::{Access, Residence, Touch};
 use super::server::{Client, ObjectKind};
 use crate::Status;
 use crate::gpu::{self as engine, Bytes, KernelSpace, Mappings, shorter};
@@ -183,7 +183,7 @@ impl Space {
     fn found_at(&self, address: u64) -> Option<Found> {
         let mapped = self.mapped();
         let (base, of) = mapped.range(..=address).next_back().filter(|(_, of)| of.end > address)?;
-        let managed = of.buffer.residence().map(|residence| Managed {
+        let managed = of.buffer.residence().map(|residence| ManagedView {
             residence: residence.clone(),
             gpu: self.gpu,
             range: (*base, of.end),
@@ -210,11 +210,11 @@ struct Found {
 /// Memory as a GPU sees it.
 pub(super) struct View {
     buffer: Arc<Buffer>,
-    managed: Option<Managed>,
+    managed: Option<ManagedView>,
 }
 
 /// Whose pages it has, where UVM brings them to who touches them.
-struct Managed {
+struct ManagedView {
     residence: Arc<Residence>,
     gpu: usize,
     /// The addresses of the mapping.
@@ -225,11 +225,11 @@ struct Managed {
 
 impl View {
     /// Before bytes of it are read or written.
-    fn touch(&self, offset: u64, length: usize, is_write: bool, is_of_kernel: bool) {
-        let Some(Managed { residence, gpu, range, before }) = &self.managed else { return };
+    fn touch(&self, offset: u64, length: usize, access: Access, is_of_kernel: bool) {
+        let Some(ManagedView { residence, gpu, range, before }) = &self.managed else { return };
         let base = before.wrapping_add(offset);
         let (gpu, length) = (*gpu, length as u64);
-        residence.touch(Touch { gpu, base, length, is_write, is_of_kernel }, *range);
+        residence.touch(Touch { gpu, base, length, access, is_of_kernel }, *range);
     }
 }
 
@@ -240,7 +240,7 @@ impl engine::Space for Seen<'_> {
     fn read(&self, at: u64, into: &mut [u8]) -> Option<usize> {
         let Found { bytes, offset, length, .. } = self.0.found_at(at)?;
         let length = shorter(length, into.len());
-        bytes.touch(offset, length, false, false);
+        bytes.touch(offset, length, Access::Read, false);
         bytes.buffer.read(offset, &mut into[..length]).then_some(length)
     }
 
@@ -248,7 +248,7 @@ impl engine::Space for Seen<'_> {
         let Found { bytes, offset, length, is_writable } = self.0.found_at(at)?;
         let length = shorter(length, from.len());
         if is_writable {
-            bytes.touch(offset, length, true, false);
+            bytes.touch(offset, length, Access::Write, false);
         }
         (is_writable && bytes.buffer.write(offset, &from[..length])).then_some(length)
     }
@@ -275,17 +275,17 @@ impl Mappings for Arc<Space> {
 
 impl Bytes for View {
     fn read(&self, offset: u64, into: &mut [u8]) -> bool {
-        self.touch(offset, into.len(), false, true);
+        self.touch(offset, into.len(), Access::Read, true);
         self.buffer.read(offset, into)
     }
 
     fn write(&self, offset: u64, from: &[u8]) -> bool {
-        self.touch(offset, from.len(), true, true);
+        self.touch(offset, from.len(), Access::Write, true);
         self.buffer.write(offset, from)
     }
 
     fn compare_exchange(&self, offset: u64, width: usize, old: u64, new: u64) -> Option<u64> {
-        self.touch(offset, width, true, true);
+        self.touch(offset, width, Access::Atomic, true);
         self.buffer.compare_exchange(offset, width, old, new)
     }
 }

@@ -7,7 +7,7 @@ use super::frontend::Caller;
 use super::interface::{Interface, Params};
 use super::managed::CPU;
 use super::memory::PAGE;
-use super::residence::{Cause, Place};
+use super::residence::{Access, Cause, Processor};
 use super::uvm::RangeKind;
 use super::{Driver, NodeKind};
 use crate::client::Pin;
@@ -18,8 +18,8 @@ use crate::{Errno, Status};
 /// Something that happened to pages of an address space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
-    Migration { from: Place, to: Place, address: u64, bytes: u64, cause: Cause },
-    Fault { gpu: usize, address: u64, is_write: bool, is_of_kernel: bool, batch: u32 },
+    Migration { from: Processor, to: Processor, address: u64, bytes: u64, cause: Cause },
+    Fault { gpu: usize, address: u64, access: Access, is_of_kernel: bool, batch: u32 },
     Replay { gpu: usize, is_of_kernel: bool, batch: u32 },
 }
 
@@ -35,10 +35,8 @@ const BYTES_TO_HOST: u64 = 1;
 const GPU_FAULTS: u64 = 9;
 const COUNTERS: u64 = 10;
 
-/// UvmFaultTypeInvalidPte; UvmEventMemoryAccessTypeRead and _Write; UvmEventFaultClientTypeGpc and _Hub.
+/// UvmFaultTypeInvalidPte; UvmEventFaultClientTypeGpc and _Hub.
 const INVALID_PTE: u32 = 2;
-const READ: u32 = 1;
-const WRITE: u32 = 2;
 const GPC: u32 = 1;
 const HUB: u32 = 2;
 
@@ -47,6 +45,10 @@ const FEW_PROCESSORS: usize = 33;
 const ALL_PROCESSORS: usize = 257;
 /// Parts of a GPU, each of which has a number there (UVM_PARENT_ID_MAX_SUB_PROCESSORS).
 const PARTS: usize = 8;
+
+/// Bytes of managed memory that a debugger may ask for at once: all others wait for him. They are copied by parts.
+const MOST_AT_ONCE: u64 = 1 << 30;
+const CHUNK: u64 = 1 << 20;
 
 /// Where the control data of a queue has what.
 const GET_AHEAD: u64 = 0;
@@ -62,11 +64,11 @@ pub(super) struct Tracker {
     version: u32,
     /// The file, which can be waited for.
     node: Arc<Node>,
-    kind: Kind,
+    sink: Sink,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum Sink {
     Queue(Mutex<Queue>),
     Counters(Mutex<Counters>),
 }
@@ -112,16 +114,24 @@ impl Queue {
         waiting >= self.threshold
     }
 
-    /// `enqueue_event_v1` and `_v2`; whether its reader is to be woken.
-    fn push(&mut self, entry: &[u8], dropped: u64) -> bool {
+    /// Whether there is no room: one entry stays free.
+    fn is_full(&self) -> bool {
         let mask = self.count - 1;
-        let (get, put) = (self.word(GET_BEHIND) & mask, self.word(PUT_BEHIND) & mask);
-        if get.wrapping_sub(put) & mask == 1 {
-            let mut lost = [0; 8];
-            self.control.read(dropped, &mut lost);
-            self.control.write(dropped, &(u64::from_le_bytes(lost) + 1).to_le_bytes());
-            return false;
-        }
+        self.word(GET_BEHIND).wrapping_sub(self.word(PUT_BEHIND)) & mask == 1
+    }
+
+    /// Counts events that had no room, where the control data does that for their type.
+    fn lose(&self, count: u64, dropped: u64) {
+        let mut lost = [0; 8];
+        self.control.read(dropped, &mut lost);
+        let lost = u64::from_le_bytes(lost).wrapping_add(count);
+        self.control.write(dropped, &lost.to_le_bytes());
+    }
+
+    /// Adds an event that has room (`enqueue_event_v1` and `_v2`); whether its reader is to be woken.
+    fn push(&mut self, entry: &[u8]) -> bool {
+        let mask = self.count - 1;
+        let put = self.word(PUT_BEHIND) & mask;
         self.entries.write(u64::from(put) * entry.len() as u64, entry);
         let next = ((put + 1) & mask).to_le_bytes();
         self.control.write(PUT_AHEAD, &next);
@@ -150,9 +160,9 @@ impl Counters {
 
 impl Tracker {
     pub(super) fn tell(&self, event: &Event) {
-        match &self.kind {
-            Kind::Queue(queue) => self.queue(&mut lock(queue), event),
-            Kind::Counters(counters) => count(&lock(counters), event),
+        match &self.sink {
+            Sink::Queue(queue) => self.queue(&mut lock(queue), event),
+            Sink::Counters(counters) => count(&lock(counters), event),
         }
     }
 
@@ -162,36 +172,45 @@ impl Tracker {
             Event::Fault { .. } => GPU_FAULT,
             Event::Replay { .. } => GPU_FAULT_REPLAY,
         };
-        let dropped = self.place_of_dropped(number);
-        let entry = self.entry(event, number);
-        if let (1, Some(entry), Some(dropped)) = (queue.wanted >> number & 1, entry, dropped)
-            && queue.push(&entry.bytes, dropped)
-            && let Node::Signal(signal) = &*self.node
-        {
+        let Some(dropped) = self.place_of_dropped(number) else { return };
+        if queue.wanted >> number & 1 == 0 {
+            return;
+        }
+        let mut wakes = false;
+        let mut left = blocks(event);
+        while let Some(block) = left.next() {
+            if queue.is_full() {
+                queue.lose(1 + left.count() as u64, dropped);
+                break;
+            }
+            let Some(entry) = self.entry(&block, number) else { break };
+            wakes |= queue.push(&entry.bytes);
+        }
+        if let (true, Node::Signal(signal)) = (wakes, &*self.node) {
             signal.raise();
         }
     }
 
     /// Where the control data counts events of a type that had no room.
     fn place_of_dropped(&self, number: u32) -> Option<u64> {
-        let record = record(&self.interface, self.version, "UvmToolsEventControlData");
+        let record = struct_name(&self.interface, self.version, "UvmToolsEventControlData");
         let place = self.interface.place(&record, &format!("dropped[{number}]"))?;
         Some(place.offset as u64)
     }
 
     /// The number of a processor: in the first version a GPU has one, in the second each of its parts.
-    fn processor(&self, place: Place) -> u64 {
-        match place {
-            Place::Cpu => 0,
-            Place::Gpu(gpu) => number_of(gpu, self.version) as u64,
+    fn processor(&self, of: Processor) -> u64 {
+        match of {
+            Processor::Cpu => 0,
+            Processor::Gpu(gpu) => number_of(gpu, self.version) as u64,
         }
     }
 
     /// An event as the driver writes it; none where the driver has no such thing.
     fn entry(&self, event: &Event, number: u32) -> Option<Params> {
-        let record = |name| record(&self.interface, self.version, name);
-        let size = self.interface.size(&record("UvmEventEntry"))?;
-        let of = |name| Params::of(&self.interface, &record(name), vec![0; size]);
+        let named = |name| struct_name(&self.interface, self.version, name);
+        let size = self.interface.size(&named("UvmEventEntry"))?;
+        let of = |name| Params::of(&self.interface, &named(name), vec![0; size]);
         let (now, of_gpu) = (raw_time(), super::control::microseconds() * 1000);
         let mut entry = match *event {
             Event::Migration { from, to, address, bytes, cause } => {
@@ -207,11 +226,11 @@ impl Tracker {
                 entry.set_if_any("endTimeStampGpu", of_gpu);
                 entry
             }
-            Event::Fault { gpu, address, is_write, is_of_kernel, batch } => {
+            Event::Fault { gpu, address, access, is_of_kernel, batch } => {
                 let mut entry = of("UvmEventGpuFaultInfo");
                 entry.set_if_any("faultType", INVALID_PTE);
-                entry.set_if_any("accessType", if is_write { WRITE } else { READ });
-                entry.set_if_any("gpuIndex", self.processor(Place::Gpu(gpu)));
+                entry.set_if_any("accessType", access as u32);
+                entry.set_if_any("gpuIndex", self.processor(Processor::Gpu(gpu)));
                 entry.set_if_any("clientType", if is_of_kernel { GPC } else { HUB });
                 entry.set_if_any("address", address);
                 entry.set_if_any("timeStamp", now);
@@ -221,7 +240,7 @@ impl Tracker {
             }
             Event::Replay { gpu, is_of_kernel, batch } => {
                 let mut entry = of("UvmEventGpuFaultReplayInfo");
-                entry.set_if_any("gpuIndex", self.processor(Place::Gpu(gpu)));
+                entry.set_if_any("gpuIndex", self.processor(Processor::Gpu(gpu)));
                 entry.set_if_any("clientType", if is_of_kernel { GPC } else { HUB });
                 entry.set_if_any("timeStamp", now);
                 entry.set_if_any("timeStampGpu", of_gpu);
@@ -234,24 +253,24 @@ impl Tracker {
     }
 
     fn with_queue(&self, change: impl FnOnce(&mut Queue)) -> Result {
-        match &self.kind {
-            Kind::Queue(queue) => change(&mut lock(queue)),
-            Kind::Counters(_) => return Err(Status::INVALID_ARGUMENT.into()),
+        match &self.sink {
+            Sink::Queue(queue) => change(&mut lock(queue)),
+            Sink::Counters(_) => return Err(Status::INVALID_ARGUMENT.into()),
         }
         Ok(())
     }
 
     fn with_counters(&self, change: impl FnOnce(&mut Counters)) -> Result {
-        match &self.kind {
-            Kind::Counters(counters) => change(&mut lock(counters)),
-            Kind::Queue(_) => return Err(Status::INVALID_ARGUMENT.into()),
+        match &self.sink {
+            Sink::Counters(counters) => change(&mut lock(counters)),
+            Sink::Queue(_) => return Err(Status::INVALID_ARGUMENT.into()),
         }
         Ok(())
     }
 
-    /// `uvm_tools_poll`.
+    /// `uvm_tools_poll`: what is no queue cannot be waited for, and is ready.
     fn settle(&self) {
-        let (Kind::Queue(queue), Node::Signal(signal)) = (&self.kind, &*self.node) else { return };
+        let (Sink::Queue(queue), Node::Signal(signal)) = (&self.sink, &*self.node) else { return };
         let mut queue = lock(queue);
         queue.woken = None;
         signal.lower();
@@ -262,7 +281,7 @@ impl Tracker {
 }
 
 /// A struct of a version; what is the same in both has one name.
-fn record(interface: &Interface, version: u32, name: &str) -> String {
+fn struct_name(interface: &Interface, version: u32, name: &str) -> String {
     let own = format!("{name}_V{version}");
     if interface.size(&own).is_some() { own } else { name.to_owned() }
 }
@@ -287,7 +306,7 @@ fn queue(
 ) -> Result<Queue> {
     let count = u32::try_from(count).ok().filter(|count| count.is_power_of_two() && *count >= 2);
     let count = count.ok_or(Status::INVALID_ARGUMENT)?;
-    let size = |name| interface.size(&record(interface, version, name));
+    let size = |name| interface.size(&struct_name(interface, version, name));
     let (entry, control) = (size("UvmEventEntry"), size("UvmToolsEventControlData"));
     let (Some(entry), Some(control)) = (entry, control) else {
         return Err(Failed::NotSimulated(
@@ -304,12 +323,30 @@ fn number_of(gpu: usize, version: u32) -> usize {
     1 + if version > 1 { gpu * PARTS } else { gpu }
 }
 
+/// An event by the blocks of addresses in which the driver moves pages (UVM_VA_BLOCK_SIZE).
+fn blocks(event: &Event) -> impl Iterator<Item = Event> {
+    const BLOCK: u64 = 2 << 20;
+    let (start, end) = match *event {
+        Event::Migration { address, bytes, .. } => (address, address.saturating_add(bytes)),
+        Event::Fault { .. } | Event::Replay { .. } => (0, 1),
+    };
+    let event = *event;
+    (start / BLOCK..end.div_ceil(BLOCK)).map(move |block| match event {
+        Event::Migration { from, to, cause, .. } => {
+            let address = start.max(block * BLOCK);
+            let bytes = end.min((block + 1).saturating_mul(BLOCK)) - address;
+            Event::Migration { from, to, address, bytes, cause }
+        }
+        other => other,
+    })
+}
+
 fn count(counters: &Counters, event: &Event) {
     match *event {
-        Event::Migration { from: Place::Cpu, to: Place::Gpu(gpu), bytes, .. } => {
+        Event::Migration { from: Processor::Cpu, to: Processor::Gpu(gpu), bytes, .. } => {
             counters.add(BYTES_TO_DEVICE, bytes, gpu);
         }
-        Event::Migration { from: Place::Gpu(gpu), to: Place::Cpu, bytes, .. } => {
+        Event::Migration { from: Processor::Gpu(gpu), to: Processor::Cpu, bytes, .. } => {
             counters.add(BYTES_TO_HOST, bytes, gpu);
         }
         Event::Fault { gpu, .. } => counters.add(GPU_FAULTS, 1, gpu),
@@ -393,16 +430,25 @@ impl Driver {
         let residence = residence.ok_or(Status::ILLEGAL_ACTION)?;
         let node = self.files.get(caller.file).map(|open| open.node.clone());
         let node = node.ok_or(Errno::EBADF)?;
+        // `check_vmas`: none of UVM's own.
+        let own = self.mappings_of_file(caller.client, followed).unwrap_or_default();
+        for field in ["queueBuffer", "controlBuffer"] {
+            let at = args.get(field)?;
+            if own.iter().any(|mapping| mapping.contains(&at)) {
+                return Err(Status::INVALID_ARGUMENT.into());
+            }
+        }
         let interface = self.interface.clone();
-        let kind = match args.get("queueBufferSize")? {
-            0 => Kind::Counters(Mutex::new(self.counters(caller, args)?)),
-            count => Kind::Queue(Mutex::new(queue(caller, args, &interface, version, count)?)),
+        let sink = match args.get("queueBufferSize")? {
+            0 => Sink::Counters(Mutex::new(self.counters(caller, args)?)),
+            count => Sink::Queue(Mutex::new(queue(caller, args, &interface, version, count)?)),
         };
         let open = self.files.get_mut(caller.file).ok_or(Errno::EBADF)?;
         if open.file.tracker.is_some() {
             return Err(Status::INVALID_ARGUMENT.into());
         }
-        let tracker = Arc::new(Tracker { interface, version, node, kind });
+        let tracker = Arc::new(Tracker { interface, version, node, sink });
+        tracker.settle();
         residence.follow(&tracker);
         open.file.tracker = Some(tracker);
         args.set_if_any("grantedVersion", version);
@@ -476,27 +522,28 @@ impl Driver {
         let target = args.get("targetVa")?;
         let done = if is_write { "bytesWritten" } else { "bytesRead" };
         args.set(done, 0_u32)?;
-        let mut at = 0;
+        if size > MOST_AT_ONCE {
+            let what = format!("{size} bytes of managed memory at once");
+            return Err(Failed::NotSimulated(Status::INVALID_ARGUMENT, what));
+        }
+        let (mut at, mut bytes) = (0, vec![0; size.min(CHUNK) as usize]);
         while at < size {
             let from = target.checked_add(at).ok_or(Status::INVALID_ADDRESS)?;
-            let length = (PAGE - from % PAGE).min(size - at);
-            let (start, range) = self
-                .uvm_space(caller)?
-                .overlapping(from, from + 1)
-                .next()
-                .filter(|(_, range)| range.kind == RangeKind::Managed)
-                .ok_or(Status::INVALID_ADDRESS)?;
+            let next = from.checked_add(1).ok_or(Status::INVALID_ADDRESS)?;
+            let found = self.uvm_space(caller)?.overlapping(from, next).next();
+            let found = found.filter(|(_, range)| range.kind == RangeKind::Managed);
+            let (start, range) = found.ok_or(Status::INVALID_ADDRESS)?;
             let memory = range.memory.clone().ok_or(Status::INVALID_ADDRESS)?;
-            let mut bytes = vec![0; length as usize];
-            let own = buffer.wrapping_add(at);
+            let length = (start + range.length - from).min(size - at).min(CHUNK);
+            let (bytes, own) = (&mut bytes[..length as usize], buffer.wrapping_add(at));
             let is_done = match is_write {
                 true => {
-                    caller.client.read(own, &mut bytes) == bytes.len()
-                        && memory.write(from - start, &bytes)
+                    caller.client.read(own, bytes) == bytes.len()
+                        && memory.write(from - start, bytes)
                 }
                 false => {
-                    memory.read(from - start, &mut bytes)
-                        && caller.client.write(own, &bytes) == bytes.len()
+                    memory.read(from - start, bytes)
+                        && caller.client.write(own, bytes) == bytes.len()
                 }
             };
             if !is_done {

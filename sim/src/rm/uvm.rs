@@ -86,6 +86,7 @@ impl Space {
     /// Ends what a GPU sees of it; whether it saw anything.
     pub(super) fn leave(&mut self, gpu: usize) -> bool {
         let Some(space) = self.spaces.remove(&gpu) else { return false };
+        self.residence.unmap(gpu);
         for (base, range) in &self.ranges {
             space.unmap(*base, range.length);
         }
@@ -375,6 +376,8 @@ impl Driver {
         space.instances.remove(&gpu);
         space.leave(gpu);
         space.peers.retain(|(first, second)| *first != gpu && *second != gpu);
+        space.residence.set_peers(&space.peers);
+        space.residence.leave(gpu);
         self.gpus[gpu].users -= 1;
         Ok(())
     }

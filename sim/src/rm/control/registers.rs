@@ -37,29 +37,52 @@ fn operations(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> 
     let (count, list) = (params.word("regOpCount")?, params.get("regOps")?);
     let is_client = params.word("hClientTarget")? != 0;
     let is_channel = params.word("hChannelTarget")? != 0;
-    if count == 0 || count > MOST || list == 0 || is_client != is_channel {
+    if count == 0 || list == 0 || is_client != is_channel {
         return Err(Status::INVALID_PARAM_STRUCT.into());
+    }
+    if count > MOST {
+        let what = format!("{count} registers at once");
+        return Err(Failed::NotSimulated(Status::INVALID_PARAM_STRUCT, what));
     }
     let goes_on = params.word("bNonTransactional")? != 0;
     let size = driver.interface.size(OPERATION).ok_or(Status::NOT_SUPPORTED)?;
     let client = target.caller.client;
-    for at in 0..u64::from(count) {
-        let address = list.wrapping_add(at * size as u64);
-        let mut operation = driver.read(client, OPERATION, address, size)?;
+    let address = |at: usize| list.wrapping_add((at * size) as u64);
+    let read = |at: usize| driver.read(client, OPERATION, address(at), size);
+    let mut all = (0..count as usize).map(read).collect::<std::result::Result<Vec<_>, _>>()?;
+    let mut unknown = None;
+    for operation in &mut all {
         let register = operation.word("regOffset")?;
         let is_read = (operation.get("regOp")?, operation.get("regType")?) == (READ_32, GLOBAL);
         let value = driver.in_register(gpu, register).filter(|_| is_read);
         operation.set("regStatus", if value.is_some() { 0 } else { INVALID_OFFSET })?;
-        operation.set("regValueLo", value.unwrap_or(0))?;
-        if client.write(address, &operation.bytes) < size {
-            return Err(Status::INVALID_ADDRESS.into());
-        }
-        if value.is_none() && !goes_on {
-            let what = format!("register {register:#x} of NV2080_CTRL_CMD_GPU_EXEC_REG_OPS");
-            return Err(Failed::NotSimulated(Status::INVALID_ARGUMENT, what));
+        match value {
+            Some(value) => operation.set("regValueLo", value)?,
+            None => {
+                unknown.get_or_insert(register);
+            }
         }
     }
-    Ok(())
+    // All of them are done, or none: then the first that cannot be has its status.
+    let refused = unknown.filter(|_| !goes_on);
+    for (at, operation) in all.iter().enumerate() {
+        let is_told = refused.is_none() || operation.word("regStatus")? != 0;
+        if is_told && client.write(address(at), &operation.bytes) < size {
+            return Err(Status::INVALID_ADDRESS.into());
+        }
+        if is_told && refused.is_some() {
+            break;
+        }
+    }
+    let Some(register) = unknown else { return Ok(()) };
+    let what = format!("register {register:#x} of NV2080_CTRL_CMD_GPU_EXEC_REG_OPS");
+    match refused {
+        Some(_) => Err(Failed::NotSimulated(Status::INVALID_ARGUMENT, what)),
+        None => {
+            driver.status_of(client, Failed::NotSimulated(Status::OK, what));
+            Ok(())
+        }
+    }
 }
 
 /// Who asks for the highest frequency has it until all who did have taken that back, or are gone.
