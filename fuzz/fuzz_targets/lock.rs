@@ -5,6 +5,9 @@
 mod checks;
 
 // Threads for one file take longer than reading it.
-libfuzzer_sys::fuzz_target!(init: nvabi_pipeline::parallel::set_threads(std::num::NonZero::<usize>::MIN), |bytes: &[u8]| {
-    checks::lock(bytes);
-});
+libfuzzer_sys::fuzz_target!(
+    init: nvabi_pipeline::parallel::set_threads(std::num::NonZero::<usize>::MIN),
+    |bytes: &[u8]| {
+        checks::lock(bytes);
+    }
+);

@@ -5,10 +5,10 @@
 #   export NVABI_REAL=$(tests/real/fetch.sh [newest | VERSION… | BRANCH…])
 #
 # VERSION is one of the archive, such as 550.163.01, and BRANCH stands for its newest, such as 550; without any,
-# every version of the archive that the lock knows; of these the newest of each branch with `newest`. A folder holds `bin` and `lib`. They are put into
-# NVABI_REAL_CACHE, or nvabi/real of the caller's cache, and beside them what PyPI has: as `python` what calls NVML
-# from Python, as `tools` public programs that do, as `cupy` CuPy, as `cupti` NVIDIA's library for profilers. Nothing of
-# it is installed, and nothing of it enters this tree.
+# every version of the archive that the lock knows; of these the newest of each branch with `newest`. A folder holds
+# `bin` and `lib`. They are put into NVABI_REAL_CACHE, or nvabi/real of the caller's cache, and beside them what PyPI
+# has: as `python` what calls NVML from Python, as `tools` public programs that do, as `cupy` CuPy, as `cupti` NVIDIA's
+# library for profilers. Nothing of it is installed, and nothing of it enters this tree.
 #
 # Debian alone, see ../debian.sh.
 set -euo pipefail
