@@ -755,6 +755,7 @@ fn floats() {
     let halves = |value: f64| (Some(value.to_bits() as u32), Some((value.to_bits() >> 32) as u32));
     let (third_low, third_high) = halves(1.0 / 3.0 * 2.0);
     let up64 = halves(f64::from_bits(1f64.to_bits() + 1));
+    let scaled = |power: u128| two(0x220) | bits(84, power);
     let mufu = |function: u128| (two(0x308) ^ 4 << 24) | bits(74, function);
     check(&[
         ("FADD R0, R4, R6", two(0x221), [f(1.5), f(2.0), 0], word(3.5), None, None),
@@ -773,6 +774,16 @@ fn floats() {
         ("FADD.RM R0, R4, R6", two(0x221) | down, [f(1.0), f(-small), 0], below(1.0), None, None),
         ("FADD.RZ R0, R4, R6", two(0x221) | zero, [f(1.0), f(small), 0], word(1.0), None, None),
         ("FMUL R0, R4, R6", two(0x220) | bits(84, 4), [f(1.5), f(-2.0), 0], word(-3.0), None, None),
+        ("FMUL.D8 R0, R4, R6", scaled(1), [f(1.5), f(-2.0), 0], word(-0.375), None, None),
+        ("FMUL.D4 R0, R4, R6", scaled(2), [f(1.5), f(-2.0), 0], word(-0.75), None, None),
+        ("FMUL.D2 R0, R4, R6", scaled(3), [f(1.5), f(-2.0), 0], word(-1.5), None, None),
+        ("FMUL.M2 R0, R4, R6", scaled(5), [f(1.5), f(-2.0), 0], word(-6.0), None, None),
+        ("FMUL.M4 R0, R4, R6", scaled(6), [f(1.5), f(-2.0), 0], word(-12.0), None, None),
+        ("FMUL.M8 R0, R4, R6", scaled(7), [f(1.5), f(-2.0), 0], word(-24.0), None, None),
+        // Rounded once: a half of 5 / 4 of the least number is 5 / 8 of it.
+        ("FMUL.D2 R0, R4, R6", scaled(3), [f(TINY), f(5.0 / 12.0), 0], Some(1), None, None),
+        ("FMUL.FTZ.D2 R0, R4, R6", scaled(3) | ftz, [f(TINY), f(1.0), 0], Some(0), None, None),
+        ("FMUL.M4.SAT R0, R4, R6", scaled(6) | sat, [f(0.5), f(0.6), 0], word(1.0), None, None),
         (
             "FFMA R0, R4, R6, R8",
             three(0x223),

@@ -30,6 +30,15 @@ pub(in crate::sass) fn multiply(m: &Modes, i: &In<'_>, out: &mut Out) {
     }
 }
 
+/// Rounded once: product and power are exact in a double.
+pub(in crate::sass) fn multiply_scaled(m: &Modes, i: &In<'_>, out: &mut Out) {
+    let power = f64::from(m.power).exp2();
+    for lane in 0..32 {
+        let [a, b] = [i.a[lane], i.b[lane]].map(|bits| f64::from(get(bits, m.flush)));
+        out.d[lane] = put(m, (a * b * power) as f32);
+    }
+}
+
 /// Rounded to nearest, with nothing else to it.
 pub(in crate::sass) fn fused(m: &Modes, i: &In<'_>, out: &mut Out) {
     #[cfg(target_arch = "x86_64")]

@@ -58,6 +58,8 @@ pub(crate) struct Modes {
     /// The table of a logic function, the amount of a shift, or the mode of a permutation.
     pub(crate) number: u8,
     pub(crate) other: u8,
+    /// Of two, that a product is multiplied with.
+    pub(crate) power: i8,
     pub(crate) wide: bool,
     pub(crate) left: bool,
 }

@@ -24,6 +24,16 @@ const INTEGERS: [(Modifier, &str); 7] = [
     (Modifier::S64, "s64"),
 ];
 
+/// Powers of two that a product is multiplied with.
+const SCALES: [(Modifier, i8); 6] = [
+    (Modifier::D8, -3),
+    (Modifier::D4, -2),
+    (Modifier::D2, -1),
+    (Modifier::M2, 1),
+    (Modifier::M4, 2),
+    (Modifier::M8, 3),
+];
+
 impl Decoder<'_> {
     pub(super) fn floats(&self) -> Decoded<Op> {
         use Name::*;
@@ -77,17 +87,18 @@ impl Decoder<'_> {
     }
 
     fn single(&self, f: Native, name: &str, from: &[usize]) -> Decoded<Op> {
-        let scaled = [
-            Modifier::FMZ,
-            Modifier::D2,
-            Modifier::D4,
-            Modifier::D8,
-            Modifier::M2,
-            Modifier::M4,
-            Modifier::M8,
-        ];
-        if let Some(modifier) = scaled.into_iter().find(|modifier| self.has(*modifier)) {
-            return Err(format!("{modifier:?} is not computed here"));
+        if self.has(Modifier::FMZ) {
+            return Err("FMZ is not computed here".to_owned());
+        }
+        if let Some(power) = self.choose(&SCALES) {
+            if self.rounding().is_some() {
+                return Err("a scaled product is only rounded to nearest here".to_owned());
+            }
+            let mut compute = self.compute(floats::multiply_scaled, 0, from, Kind::Single)?;
+            compute.modes.flush = self.has(Modifier::FTZ);
+            compute.modes.saturate = self.has(Modifier::SAT);
+            compute.modes.power = power;
+            return Ok(compute.into());
         }
         if let Some(rounding) = self.rounding() {
             let sat = if self.has(Modifier::SAT) { ".sat" } else { "" };
