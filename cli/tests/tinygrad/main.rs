@@ -136,26 +136,10 @@ fn bytes_come_back_from_every_card() {
     }
 }
 
-/// NVRTC, which `cuda/clients.sh` fetches into a folder beside those of the tests.
-fn nvrtc() -> PathBuf {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../cuda/clients.sh");
-    let fetched = || {
-        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).with_file_name("cuda-clients");
-        let run = Command::new(script).arg(&folder).output();
-        if !run.is_ok_and(|output| output.status.success()) {
-            let why = "nothing in NVABI_CUDA_CLIENTS, and cuda/clients.sh could not fetch it";
-            skip(Need::Cuda, why);
-        }
-        folder
-    };
-    let clients = std::env::var_os("NVABI_CUDA_CLIENTS").map_or_else(fetched, PathBuf::from);
-    clients.join("nvidia/cuda_nvrtc/lib")
-}
-
 /// Kernels that NVRTC compiles to machine code come to the results of plain Python.
 #[test]
 fn kernels_compute() {
-    let (tinygrad, nvrtc) = (tinygrad(), nvrtc());
+    let (tinygrad, nvrtc) = (tinygrad(), nvabi_test::nvrtc());
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tinygrad/compute.py");
     for ((tag, _), (card, arch)) in MODULES.into_iter().zip(CARDS) {
         let folder = TempDir::new().unwrap();

@@ -5,31 +5,16 @@
 #[macro_use]
 extern crate nvabi_test;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
-
-use nvabi_test::{Need, skip};
 
 test_main!();
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-/// The Python packages that `cuda/clients.sh` fetches, or what a variable names.
-fn packages() -> PathBuf {
-    if let Some(path) = std::env::var_os("NVABI_CUDA_CLIENTS") {
-        return path.into();
-    }
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).with_file_name("cuda-clients");
-    let run = Command::new(Path::new(ROOT).join("clients.sh")).arg(&folder).output();
-    if !run.is_ok_and(|output| output.status.success()) {
-        skip(Need::Cuda, "nothing in NVABI_CUDA_CLIENTS, and cuda/clients.sh could not fetch it");
-    }
-    folder
-}
-
 /// Runs a script of `cuda/clients` with the emulator's libraries.
 fn run(script: &str, set: &[(&str, &str)]) -> Output {
-    let clients = packages();
+    let clients = nvabi_test::cuda_clients();
     let cuda = nvabi_test::cuda(&["include/cuda.h"]);
     let folder = tempfile::tempdir().unwrap();
     let built = std::env::current_exe().unwrap();
@@ -41,11 +26,7 @@ fn run(script: &str, set: &[(&str, &str)]) -> Output {
         let library = built.with_file_name(library);
         std::os::unix::fs::symlink(library, folder.path().join(name)).unwrap();
     }
-    let libraries = [
-        folder.path().to_path_buf(),
-        cuda.join("nvvm/lib64"),
-        clients.join("nvidia/cuda_nvrtc/lib"),
-    ];
+    let libraries = [folder.path().to_path_buf(), cuda.join("nvvm/lib64"), nvabi_test::nvrtc()];
     Command::new("python3")
         .arg(Path::new(ROOT).join("clients").join(script))
         .env("PYTHONPATH", &clients)

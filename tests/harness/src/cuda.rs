@@ -59,6 +59,21 @@ pub fn cuda_13() -> PathBuf {
     fetched.unwrap_or_else(|| skip(Need::Cuda, "cuda/toolkit13.sh could not fetch nvcc"))
 }
 
+/// The folder of programs that others wrote for CUDA, as Python's packages: `NVABI_CUDA_CLIENTS`, or what
+/// `cuda/clients.sh` fetches into the build folder, once for all tests. Skips the test where there is none.
+pub fn cuda_clients() -> PathBuf {
+    static FETCHED: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let given = env::var_os("NVABI_CUDA_CLIENTS").map(PathBuf::from);
+    let fetched = || FETCHED.get_or_init(|| fetch("clients.sh", "cuda-clients")).clone();
+    let why = "nothing in NVABI_CUDA_CLIENTS, and cuda/clients.sh could not fetch it";
+    given.or_else(fetched).unwrap_or_else(|| skip(Need::Cuda, why))
+}
+
+/// The folder with `libnvrtc.so.12`, which is among [`cuda_clients`].
+pub fn nvrtc() -> PathBuf {
+    cuda_clients().join("nvidia/cuda_nvrtc/lib")
+}
+
 /// What a script of `cuda/` puts into a folder of the build folder.
 fn fetch(script: &str, folder: &str) -> Option<PathBuf> {
     // target/PROFILE/deps/TEST

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Completion, FormatSetting, Trial};
 
-pub use cuda::{EMULATOR, HISTOGRAM, cuda, cuda_13, cuda_if_any, libraries};
+pub use cuda::{EMULATOR, HISTOGRAM, cuda, cuda_13, cuda_clients, cuda_if_any, libraries, nvrtc};
 pub use inventory;
 pub use need::{Need, REQUIRE};
 pub use nvabi_test_macros::test;
