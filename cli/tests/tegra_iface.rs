@@ -21,6 +21,8 @@ use nvabi::tegra::{
 use nvabi_test::{Need, only_as_child, skip};
 use serde_json::Value;
 
+#[path = "../../examples/tegra_compute.rs"]
+mod tegra_compute;
 #[path = "../../examples/tegra_copy.rs"]
 mod tegra_copy;
 
@@ -72,8 +74,12 @@ fn with_device(role: &str) -> Result<()> {
         "leak" => leak(&space),
         "refusals" => refusals(&space),
         "subcontexts" => subcontexts(&space),
-        "example" => {
+        "copy-example" => {
             tegra_copy::main().unwrap_or_else(|error| panic!("{error}"));
+            Ok(())
+        }
+        "compute-example" => {
+            tegra_compute::main().unwrap_or_else(|error| panic!("{error}"));
             Ok(())
         }
         _ => panic!("there is no client {role}"),
@@ -828,9 +834,29 @@ fn older_releases_are_spoken_to_in_their_own_layouts() {
 
 #[test]
 fn the_example_copies_64_mib() {
-    let (output, _) = run("example", &[]);
+    let (output, _) = run("copy-example", &[]);
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(told.contains("every byte is the same"), "{told}");
+}
+
+/// What NVRTC compiles for the GPU comes to the results of plain Rust.
+#[test]
+fn the_example_computes() {
+    let nvrtc = nvabi_test::nvrtc().join("libnvrtc.so.12");
+    let (output, report) = run_with("r36.4", "compute-example", &[], &[("NVRTC", &nvrtc)]);
+    let (told, complaint) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{told}{complaint}");
+    let lines = [
+        "sums of vectors: all 100001 are right",
+        "sum in shared memory: all 1 are right",
+        "product of matrices: all 5625 are right",
+        "sorted in local memory: all 8000 are right",
+    ];
+    for line in lines {
+        assert!(told.contains(line), "{line}: {told}");
+    }
+    assert_clean(&report, "compute-example");
 }
 
 #[test]
