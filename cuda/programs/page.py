@@ -15,11 +15,15 @@ def table(rows):
     lines = ["| outcome | programs |", "|---|--:|"]
     lines += [f"| {what} | {count} |" for what, count in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))]
     lines += ["", "| program | outcome | |", "|---|---|---|"]
-    for name, what, reason in rows:
-        reason = reason.replace("|", "\\|")
-        room = 120 - len(f"| {name} | {what} |  |")
-        lines.append(f"| {name} | {what} | {reason if len(reason) <= room else reason[:room - 1] + '…'} |")
+    lines += [row([name, what], reason) for name, what, reason in rows]
     return "\n".join(lines) + "\n"
+
+
+def row(cells, reason):
+    """A row whose last cell is cut off at the end of the line."""
+    start, reason = f"| {' | '.join(cells)} | ", reason.replace("|", "\\|")
+    room = 120 - len(f"{start} |")
+    return f"{start}{reason if len(reason) <= room else reason[:room - 1] + '…'} |"
 
 
 def merged(old, rows):
@@ -31,12 +35,17 @@ def merged(old, rows):
 
 
 def renew(page, suite, rows, whole):
-    """Writes a suite's tables into the page, between the comments that name it."""
+    """Writes a suite's tables into the page."""
+    in_order = lambda rows: sorted(rows, key=lambda row: row[0].lower())
+    replace(page, suite, lambda old: table(in_order(rows if whole else merged(old, rows))))
+
+
+def replace(page, suite, renewed):
+    """Writes what is made of it in the place of what is between the comments that name a suite."""
     start, end = marks(suite)
     text = page.read_text()
     if text.count(start) != 1 or text.count(end) != 1:
         raise SystemExit(f"{page}: wants the lines {start.strip()} and {end.strip()} once each")
     head, rest = text.split(start)
     old, tail = rest.split(end)
-    rows = rows if whole else merged(old, rows)
-    page.write_text(head + start + table(sorted(rows, key=lambda row: row[0].lower())) + end + tail)
+    page.write_text(head + start + renewed(old) + end + tail)
