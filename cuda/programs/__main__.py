@@ -1,10 +1,12 @@
-"""Builds and runs programs of others in the emulator, and writes what came of each into a page of the docs.
+"""Builds and runs programs of others, and writes what came of each into a page of the docs.
 
     python3 cuda/programs SUITE SOURCES CUDA BIN [--page FILE] [--seconds N] [--built] [NAME…]
+    python3 cuda/programs SUITE SOURCES CUDA BIN --real FOLDER [--gpu NAME] [--ptx] …
 
-SUITE is samples (NVIDIA's cuda-samples 13), rodinia, or llm.c; SOURCES is a tree of it, CUDA a folder that
-`toolkit13.sh` made, BIN the folder with `nvabi` and its libraries. Programs are built where they lie, by NVIDIA's nvcc.
-Those that need a display or a library that the emulator has no stand-in for are named, not built.
+SUITE is samples (NVIDIA's cuda-samples 13 and 12), rodinia, or llm.c; SOURCES is a tree of it, CUDA a folder that
+`toolkit13.sh` or `toolkit12.sh` made, BIN the folder with `nvabi` and its libraries. Programs are built where they lie,
+by NVIDIA's nvcc. They run in the emulator, or on a simulated GPU with NVIDIA's own libraries, of which
+`tests/real/fetch.sh` printed the folder. Those that need a display or a library that is not there are named, not built.
 """
 
 import argparse
@@ -14,6 +16,7 @@ import sys
 import tempfile
 
 import llmc
+import machine
 import page
 import rodinia
 import samples
@@ -21,12 +24,6 @@ from program import outcomes
 
 HERE = pathlib.Path(__file__).resolve().parent
 SUITES = {"samples": samples, "rodinia": rodinia, "llm.c": llmc}
-# What programs are linked with, and the emulator's libraries in their place.
-LINKED = {
-    "libcuda.so": "libnvabi_cuda.so",
-    "libcublas.so": "libnvabi_cublas13.so",
-    "libcublasLt.so": "libnvabi_cublaslt13.so",
-}
 
 
 def arguments():
@@ -37,6 +34,9 @@ def arguments():
     parser.add_argument("bin", type=lambda path: pathlib.Path(path).resolve())
     parser.add_argument("names", nargs="*", help="only these programs; of a page the others' rows stay")
     parser.add_argument("--page", type=pathlib.Path, help="a page of the docs; the suite's tables are renewed")
+    parser.add_argument("--real", type=lambda path: pathlib.Path(path).resolve(), help="a folder of NVIDIA's libraries")
+    parser.add_argument("--gpu", default="rtx3090", help="the simulated GPU")
+    parser.add_argument("--ptx", action="store_true", help="build no machine code: NVIDIA's libcuda compiles")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seconds", type=int, default=120, help="processor time that a program may use")
     parser.add_argument("--built", action="store_true", help="run what was built before as it is")
@@ -57,9 +57,10 @@ def together(programs, options):
 
 def main():
     options = arguments()
+    options.machine = machine.Simulator(options) if options.real else machine.Emulator(options)
     with tempfile.TemporaryDirectory() as folder:
-        for name, library in LINKED.items():
-            pathlib.Path(folder, name).symlink_to(options.bin / library)
+        for name, library in options.machine.libraries.items():
+            pathlib.Path(folder, name).symlink_to(library)
         options.libraries = [f"-L{folder}", f"-L{options.cuda}/lib64"]
         chosen = SUITES[options.suite].programs(options.sources, options)
         if not chosen:

@@ -38,7 +38,7 @@ def kernels(source, options):
     needs = [what for word, what in NEEDED.items() if f"<{word}.h>" in text]
     small = f"small-{source.name}"
     libraries = ["-lcublas", "-lcublasLt", "-Xcompiler=-fopenmp", "-lgomp"]
-    machine = ["-O3", "--use_fast_math", "-lineinfo", "-std=c++17", "-gencode=arch=compute_80,code=compute_80"]
+    machine = ["-O3", "--use_fast_math", "-lineinfo", "-std=c++17", *options.machine.code]
     builds = [[*machine, small, "-o", source.stem, *options.libraries, *libraries]]
     for number in numbers(text):
         arguments = [] if number is None else [str(number)]

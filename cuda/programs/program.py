@@ -1,4 +1,4 @@
-"""A program of others: how it is built and run in the emulator, and what came of it."""
+"""A program of others: how it is built and run, and what came of it."""
 
 import dataclasses
 import os
@@ -32,6 +32,8 @@ class Program:
     needs: list = dataclasses.field(default_factory=list)
     # A word of its output that says that it failed, whatever its exit status.
     fails_with: str = ""
+    # How many GPUs it needs to do anything.
+    gpus: int = 1
 
 
 def prepare(program):
@@ -63,15 +65,14 @@ def build(program, options):
 
 
 def run(program, options):
-    """Runs a program in the emulator; returns its exit status, or a word on why it was ended, and what it wrote.
+    """Runs a program; returns its exit status, or a word on why it was ended, and what it wrote.
 
     The limit is processor time, which other work on the machine does not shorten: who uses it up is slow. Who waits for
     ten times as long without using it up, hangs.
     """
-    emulator = [options.bin / "nvabi", "emu", "--", f"./{program.binary}", *program.arguments]
-    command = ["timeout", "-k", "5", str(10 * options.seconds), *emulator]
-    # NVRTC is beside the runtime, whose stand-in comes first all the same.
-    environment = dict(os.environ, LD_LIBRARY_PATH=f"{options.cuda}/lib64", CUDA_PATH=str(options.cuda))
+    words = [*options.machine.command(program.gpus), f"./{program.binary}", *program.arguments]
+    command = ["timeout", "-k", "5", str(10 * options.seconds), *words]
+    environment = {**os.environ, **options.machine.environment(), "CUDA_PATH": str(options.cuda)}
     quiet = {"capture_output": True, "stdin": subprocess.DEVNULL}
     limit = lambda: resource.setrlimit(resource.RLIMIT_CPU, (options.seconds, options.seconds + 5))
     done = subprocess.run(command, cwd=program.folder, env=environment, preexec_fn=limit, **quiet)
@@ -80,18 +81,27 @@ def run(program, options):
     (program.folder / f"run-{log}.log").write_text(output)
     if done.returncode in (124, 137):
         return "hangs", output
-    return ("too long" if done.returncode == 128 + signal.SIGXCPU else done.returncode), output
+    # Of itself, or of what it runs.
+    is_slow = done.returncode in (-signal.SIGXCPU, 128 + signal.SIGXCPU)
+    return ("too long" if is_slow else done.returncode), output
 
 
-def why(status, output):
-    """The line of a run's output that says most about how it ended."""
+def told(output, patterns):
+    """The first line of a run's output that one of the patterns fits, the first of them that fits any."""
     said = ("cuGetExportTable", "Emulated ./")
-    lines = [line for line in output.splitlines() if line.strip() and not any(word in line for word in said)]
-    for pattern in (r"nvabi-emu: .*", r"nvabi emu: .*", r".*\b(?:ailed|rror|FAILED|ERROR)\b.*", r".*waiv.*"):
-        found = [line for line in lines if re.fullmatch(pattern, line.strip())]
-        if found:
-            return found[0].strip()
-    return lines[-1].strip() if lines else ""
+    lines = [line.strip() for line in output.splitlines() if not any(word in line for word in said)]
+    for pattern in patterns:
+        for line in lines:
+            if re.fullmatch(pattern, line):
+                # Numbers of processes tell nothing.
+                return re.sub(r" +\[\d+\]", ":", line)
+    return ""
+
+
+def why(output, says):
+    """The line of a run's output that says most about how it ended."""
+    last = [line.strip() for line in output.splitlines() if line.strip()][-1:]
+    return told(output, (*says, r".*(?:[Ff]ailed|[Ee]rror|FAILED|ERROR)\b.*", r".*[Ww]aiv.*", *map(re.escape, last)))
 
 
 def outcomes(programs, options):
@@ -112,14 +122,13 @@ def outcomes(programs, options):
 
 def outcome(program, options):
     status, output = run(program, options)
-    errors = re.search(r"(\d+) errors?", output.splitlines()[-1]) if output else None
+    says, found = options.machine.says, options.machine.finding(output)
     if status == "too long":
         return program.name, status, f"{options.seconds} s of processor time"
     if status == "hangs":
-        return program.name, status, why(0, output)
+        return program.name, status, why(output, says)
     if status == 0 and program.fails_with and program.fails_with in output:
         return program.name, "wrong", next(line for line in output.splitlines() if program.fails_with in line)
-    if status == 0:
-        return program.name, "runs", ""
-    found = errors and errors.group(1) != "0"
-    return program.name, "findings" if found else f"exit status {status}", why(status, output)
+    if status == 0 and not found:
+        return program.name, "runs", told(output, says)
+    return program.name, "findings" if found else f"exit status {status}", why(output, says)

@@ -11,7 +11,7 @@ OLD = [
     "-DcudaThreadSynchronize=cudaDeviceSynchronize", "-DcudaThreadExit=cudaDeviceReset", "-DclockRate=minor",
     "-DdeviceOverlap=asyncEngineCount", "-DcomputeMode=integrated",
 ]
-MACHINE = ["-O2", "-lineinfo", "-w", "-gencode=arch=compute_80,code=compute_80"]
+FLAGS = ["-O2", "-lineinfo", "-w"]
 
 
 def numbers(count, low, high, seed):
@@ -196,7 +196,7 @@ def programs(root, options):
 def program(root, options, name, folder, sources, flags, arguments, inputs):
     binary = "nvabi-" + "".join(letter if letter.isalnum() else "-" for letter in name)
     copies = {source: (source.removeprefix("small-"), ITERATIONS) for source in sources if source.startswith("small-")}
-    build = [*MACHINE, *OLD, *flags, *sources, "-o", binary, *options.libraries, "-lcuda"]
+    build = [*FLAGS, *options.machine.code, *OLD, *flags, *sources, "-o", binary, *options.libraries, "-lcuda"]
     inputs = {path: with_folder(write) for path, write in inputs.items()}
     fails_with = FAILS_WITH.get(name, "")
     return Program(name, root / folder, binary, [build], arguments, inputs, copies, fails_with=fails_with)

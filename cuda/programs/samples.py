@@ -1,19 +1,70 @@
-"""NVIDIA's cuda-samples 13: built of the sources and with the options that each CMakeLists.txt names, for sm_80.
-Without separate compilation, which leaves machine code alone, each has PTX."""
+"""NVIDIA's cuda-samples 12.8 and later: built of the sources and with the options that each CMakeLists.txt names."""
 
 import os
 import re
 
 from program import Program
 
-# What samples look for or link, and what it is called on the page.
+# What samples look for, and what it is called on the page.
 NEEDED = {
     "GLUT": "a display", "OpenGL": "a display", "EGL": "a display", "X11": "a display", "Vulkan": "a display",
-    "cublas": "-lcublas", "cusparse": "cuSPARSE", "cusolver": "cuSOLVER", "cufft": "cuFFT", "curand": "cuRAND",
-    "nppc": "NPP", "nppisu": "NPP", "nppif": "NPP", "nvjpeg": "nvJPEG", "FreeImage": "FreeImage", "cudla": "cuDLA",
-    "NVSCI": "NvSci", "nvJitLink": "nvJitLink", "MPI": "MPI", "OpenMP": "-Xcompiler=-fopenmp -lgomp",
-    "cuda_driver": "-lcuda", "nvrtc": "-lnvrtc", "cudart": None, "CUDAToolkit": None,
+    "FreeImage": "FreeImage", "cudla": "cuDLA", "NVSCI": "NvSci", "MPI": "MPI",
 }
+# Libraries of CUDA by the names of CMake, where these are others than the linker's.
+LINKED = {"cuda_driver": "cuda", "cudart_static": "cudart", "cufft_static": "cufft_static_nocallback"}
+NAMES = {
+    "cublas": "cuBLAS", "cusparse": "cuSPARSE", "cusolver": "cuSOLVER", "cufft": "cuFFT", "curand": "cuRAND",
+    "nppc": "NPP", "nppisu": "NPP", "nppif": "NPP", "nvjpeg": "nvJPEG", "cudadevrt": "CUDA's device runtime",
+}
+# What samples that compute for long are called with, and what is set to less in the sources of those that do not ask.
+ARGUMENTS = {
+    "bandwidthTest": ["--mode=range", "--start=1000000", "--end=4000000", "--increment=1000000"],
+    "eigenvalues": ["-iters-timing=1"],
+    "FDTD3d": ["--dimx=64", "--dimy=64", "--dimz=64", "--timesteps=2"],
+    "globalToShmemAsyncCopy": ["-wA=128", "-hA=128", "-wB=128", "-hB=128"],
+    "matrixMul": ["-wA=64", "-hA=64", "-wB=64", "-hB=64"],
+    "p2pBandwidthLatencyTest": ["--numElems=100000"],
+    "radixSortThrust": ["-n=65536", "-iterations=1"],
+    "reduction": ["-n=65536"],
+    "reductionMultiBlockCG": ["-n=65536"],
+    "threadFenceReduction": ["-n=65536"],
+    "transpose": ["-dimX=128", "-dimY=128"],
+    "UnifiedMemoryPerf": ["-kernel-iterations=1"],
+}
+GEMM = {"M_TILES": 16, "N_TILES": 16, "K_TILES": 16}
+SMALLER = {
+    "alignedTypes": {"MEM_SIZE": 500000, "NUM_ITERATIONS": 1},
+    "bf16TensorCoreGemm": GEMM,
+    "BlackScholes": {"OPT_N": 40000, "NUM_ITERATIONS": 2},
+    "BlackScholes_nvrtc": {"OPT_N": 40000, "NUM_ITERATIONS": 2},
+    "convolutionSeparable": {"imageW": 384, "imageH": 384, "iterations": 1},
+    "convolutionTexture": {"imageW": 384, "imageH": 192, "iterations": 1},
+    "cudaTensorCoreGemm": GEMM,
+    "dct8x8": {"BENCHMARK_SIZE": 1},
+    "dmmaTensorCoreGemm": GEMM,
+    "fastWalshTransform": {"log2Data": 14},
+    "histogram": {"byteCount": 1 << 20, "numRuns": 1},
+    "HSOpticalFlow": {"nSolverIters": 10, "nWarpIters": 1},
+    "immaTensorCoreGemm": GEMM,
+    "mergeSort": {"N": 65536},
+    "quasirandomGenerator": {"N": 65536, "numIterations": 1},
+    "quasirandomGenerator_nvrtc": {"N": 65536, "numIterations": 1},
+    "scan": {"iCycles": 1},
+    "simpleMultiCopy": {"N": 1 << 14},
+    "simplePitchLinearTexture": {"NUM_REPS": 1},
+    "simpleStreams": {"n": 1 << 18},
+    "sortingNetworks": {"N": 65536},
+    "StreamPriorities": {"TOTAL_SIZE": 1 << 20, "EACH_SIZE": 1 << 19},
+    "tf32TensorCoreGemm": GEMM,
+}
+GPUS = {"simpleP2P": 2, "streamOrderedAllocationP2P": 2}
+# Words of the output of samples that end with status 0 whatever comes out.
+FAILS_WITH = {}
+
+
+def smaller(values):
+    """What replaces the values of variables and macros."""
+    return [(rf"(\b{name} = |#define {name} )[^;\n]+", rf"\g<1>{value}") for name, value in values.items()]
 
 
 def programs(root, options):
@@ -25,23 +76,50 @@ def sample(root, folder, options):
     text = re.sub(r"#.*", "", (folder / "CMakeLists.txt").read_text())
     found = re.search(r"add_executable\(\s*(\S+)\s+([^)]*)\)", text)
     sources = found[2].split() if found else []
-    asked = set(re.findall(r"find_package\(\s*(\w+)|CUDA::(\w+)", text))
-    asked = [NEEDED.get(name, name) for pair in asked for name in pair if name]
-    libraries = sorted({word for name in asked if name and name.startswith("-") for word in name.split()})
-    needs = sorted({name for name in asked if name and not name.startswith("-")})
+    packages = set(re.findall(r"find_package\(\s*(\w+)", text)) - {"CUDAToolkit"}
+    linked = {LINKED.get(name, name) for name in re.findall(r"CUDA::(\w+)", text)}
     separate = "CUDA_SEPARABLE_COMPILATION ON" in text and "cudadevrt" in text or "cdp" in folder.name
+    lacking = {name for name in linked | ({"cudadevrt"} if separate else set()) if options.machine.lacks(name)}
+    needs = {NEEDED.get(name, name) for name in packages - {"OpenMP"}} | {NAMES.get(name, name) for name in lacking}
+    # The runtime is what nvcc links by itself.
+    libraries = [f"-l{name}" for name in sorted(linked - {"cudart"})]
+    libraries += ["-Xcompiler=-fopenmp", "-lgomp"] if "OpenMP" in packages else []
     common = os.path.relpath(root / "Common", folder)
     flags = ["-std=c++17", "-lineinfo", "--extended-lambda", f"-I{common}", "-I."]
     named = re.findall(r"target_include_directories\(\s*\S+\s+\w+\s+([^)]*)\)", text)
     flags += [f"-I{path}" for path in " ".join(named).split() if "$" not in path]
-    builds = []
+    machine = options.machine.linked if separate else options.machine.code
     # Kernels that the program loads from a file.
-    fatbin = re.search(r'set\(CUDA_FATBIN_FILE\s+"[^"]*/([^"/]+)"', text)
+    builds = []
     kernels = re.search(r'set\(CUDA_KERNEL_SOURCE\s+"[^"]*/([^"/]+)"', text)
-    if fatbin and kernels:
-        builds.append([*flags, "-fatbin", "-arch=sm_80", kernels[1], "-o", fatbin[1]])
-    # PTX is what runs: that machine code is not made saves minutes for some samples.
-    machine = ["-rdc=true", "-arch=sm_80"] if separate else ["-gencode=arch=compute_80,code=compute_80"]
-    if sources:
-        builds.append([*flags, *machine, *sources, "-o", folder.name, *options.libraries, *libraries])
-    return Program(folder.name, folder, folder.name, builds if sources else [], needs=needs)
+    for kind, name in re.findall(r'set\(CUDA_(FATBIN|PTX)_FILE\s+"[^"]*/([^"/]+)"', text) if kernels else []:
+        code = ["-arch=compute_80"] if kind == "PTX" else machine
+        builds.append([*flags, f"-{kind.lower()}", *code, kernels[1], "-o", name])
+    copies = {}
+    if folder.name in SMALLER:
+        copies = {f"small-{source}": (source, smaller(SMALLER[folder.name])) for source in sources}
+        sources = list(copies)
+    builds.append([*flags, *machine, *sources, "-o", folder.name, *options.libraries, *libraries])
+    # Headers that the program hands to NVRTC are looked for beside it.
+    inputs = {name: header(options.cuda, name) for name in re.findall(r"/\.\./include/([\w.]+)", text)}
+    return Program(
+        folder.name,
+        folder,
+        folder.name,
+        builds if sources else [],
+        ARGUMENTS.get(folder.name, []),
+        inputs,
+        copies,
+        sorted(needs),
+        fails_with=FAILS_WITH.get(folder.name, ""),
+        gpus=GPUS.get(folder.name, 1),
+    )
+
+
+def header(cuda, name):
+    """A link to what the toolkit has, which 13 keeps in a folder of its own."""
+    def write(path):
+        found = [folder / name for folder in (cuda / "include", cuda / "include/cccl") if (folder / name).exists()]
+        path.unlink(missing_ok=True)
+        path.symlink_to(found[0] if found else cuda / "include" / name)
+    return write
