@@ -99,6 +99,9 @@ pub(super) struct Shared {
     /// What those that came to each barrier had done.
     barriers: [Clock; BARRIERS],
     published: HashMap<usize, Clock>,
+    /// Barriers in memory by their cells: what those that arrived had done, and who looks at one knows. Machine code
+    /// looks by loads as any other.
+    in_memory: HashMap<usize, Clock>,
     /// Whether lanes of a warp are compared with each other.
     pub(super) lanes: bool,
 }
@@ -129,6 +132,7 @@ impl Shared {
             times,
             barriers: [[0; MAX_WARPS]; BARRIERS],
             published: HashMap::new(),
+            in_memory: HashMap::new(),
             lanes: false,
         }
     }
@@ -182,8 +186,36 @@ impl Shared {
         }
         let mut problem = None;
         for index in self.cells(at, size) {
-            problem = problem.or(self.read_cell(who, index));
+            match self.in_memory.get(&index) {
+                Some(known) => join(&mut self.times[who.warp].now, known),
+                None => problem = problem.or(self.read_cell(who, index)),
+            }
         }
+        problem
+    }
+
+    /// Notes an arrival at a barrier in memory, and says what is wrong with it. Nothing races with it.
+    pub(super) fn arrive_in_memory(
+        &mut self,
+        who: Accessor,
+        at: usize,
+        size: u64,
+    ) -> Option<AccessProblem> {
+        if self.cells.is_empty() {
+            return None;
+        }
+        let mut problem = None;
+        let cells = self.cells(at, size);
+        let time = &mut self.times[who.warp];
+        for index in cells {
+            problem = problem.or(match self.cells[index] {
+                Cell { outside: true, .. } => Some(AccessProblem::Outside),
+                cell if cell.write.clock == 0 => Some(AccessProblem::Uninitialised),
+                _ => None,
+            });
+            join(self.in_memory.entry(index).or_insert([0; MAX_WARPS]), &time.now);
+        }
+        time.now[who.warp] += 1;
         problem
     }
 
@@ -237,6 +269,7 @@ impl Shared {
         }
         let mut problem = None;
         for index in self.cells(at, size) {
+            self.in_memory.remove(&index);
             problem = problem.or(self.write_cell(who, index));
         }
         problem

@@ -294,6 +294,11 @@ pub(crate) enum Op {
         /// The result is whether memory was changed.
         test: bool,
     },
+    /// Arrives at a barrier in memory.
+    Arrive {
+        at: Address,
+        to: Option<u8>,
+    },
     CopyAsync {
         to: Address,
         from: Address,

@@ -1,6 +1,9 @@
 //! Barriers in memory: threads of several warps that hand each other what they stored.
 
-use nvabi_emu::{Args, Device, FindingKind, Launch, Report, Schedule};
+use nvabi_emu::{Args, Device, FindingKind, Launch, Module, Report, Schedule};
+use nvabi_test::Need;
+
+use super::sass;
 
 const THREADS: u32 = 96;
 
@@ -103,9 +106,13 @@ fn bulk_copies_tell_of_their_bytes() {
 fn run(text: &str, launch: &Launch) -> (Report, Vec<u32>) {
     let mut device = Device::new();
     let module = device.load(text).unwrap_or_else(|error| panic!("{error}"));
+    launched(&mut device, &module, launch)
+}
+
+fn launched(device: &mut Device, module: &Module, launch: &Launch) -> (Report, Vec<u32>) {
     let out = device.alloc(4 * u64::from(THREADS)).unwrap();
     device.write(out, &[0xff; 4 * THREADS as usize]).unwrap();
-    let report = device.launch(&module, "hand_over", launch, &Args::new().u64(out)).unwrap();
+    let report = device.launch(module, "hand_over", launch, &Args::new().u64(out)).unwrap();
     let mut bytes = [0; 4 * THREADS as usize];
     device.read(out, &mut bytes).unwrap();
     let words = bytes.chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()));
@@ -131,4 +138,70 @@ fn who_does_not_wait_races() {
     let launch = Launch { block: [THREADS, 1, 1], ..Launch::default() };
     let (report, _) = run(&TEXT.replace("PAUSE", "bra over;"), &launch);
     assert!(report.findings.iter().any(|finding| finding.kind == FindingKind::Race));
+}
+
+/// Up to Ada, machine code looks at a barrier by a plain load: a round of stores, arrivals and waits by the token.
+const TOKENS: &str = "
+.version 8.3
+.target sm_80
+.address_size 64
+.visible .entry hand_over(.param .u64 out) {
+  .reg .b32 %r<20>; .reg .b64 %rd<9>; .reg .pred %p<9>;
+  .shared .align 4 .b8 cells[384];
+  .shared .align 8 .b8 bar[8];
+  ld.param.u64 %rd1, [out]; mov.u32 %r1, %tid.x; mov.u32 %r2, bar; mov.u32 %r3, cells;
+  mul.wide.u32 %rd2, %r1, 4; add.u64 %rd1, %rd1, %rd2;
+  setp.ne.u32 %p1, %r1, 0; @%p1 bra made;
+  mbarrier.init.shared.b64 [%r2], 96;
+made: bar.sync 0;
+  mov.u32 %r4, 0; mov.u32 %r5, 0;
+round:
+  shl.b32 %r6, %r1, 2; add.u32 %r6, %r6, %r3;
+  mul.lo.u32 %r7, %r4, 1000; add.u32 %r7, %r7, %r1; st.shared.u32 [%r6], %r7;
+  mbarrier.arrive.shared.b64 %rd3, [%r2];
+written: PAUSE mbarrier.test_wait.shared.b64 %p2, [%r2], %rd3; @!%p2 bra written;
+over:
+  add.u32 %r9, %r1, 32; rem.u32 %r9, %r9, 96; shl.b32 %r9, %r9, 2; add.u32 %r9, %r9, %r3;
+  ld.shared.u32 %r11, [%r9]; add.u32 %r5, %r5, %r11;
+  mbarrier.arrive.shared.b64 %rd3, [%r2];
+read: mbarrier.test_wait.shared.b64 %p2, [%r2], %rd3; @!%p2 bra read;
+  add.u32 %r4, %r4, 1; setp.lt.u32 %p3, %r4, 3; @%p3 bra round;
+  st.global.u32 [%rd1], %r5;
+  ret;
+}
+";
+
+#[test]
+fn plain_loads_look_at_barriers() {
+    let Some(cuda) = sass::toolkit() else {
+        nvabi_test::skip(
+            Need::Cuda,
+            "no ptxas in CUDA_PATH, and cuda/toolkit.sh could not fetch it",
+        )
+    };
+    let run = |pause: &str, arch, schedule| {
+        let text = TOKENS.replace("PAUSE", pause);
+        let name = format!("tokens{} sm_{arch}", pause.len());
+        let mut device = Device::new();
+        let cubin = sass::assemble_one(&cuda, &text, arch, 3, &name);
+        let module = device.load_cubin(&cubin).unwrap();
+        let launch = Launch { block: [THREADS, 1, 1], schedule, ..Launch::default() };
+        launched(&mut device, &module, &launch)
+    };
+    for arch in [80, 86, 89] {
+        for schedule in [Schedule::InOrder, Schedule::Random(1), Schedule::Random(2)] {
+            let (report, words) = run("", arch, schedule);
+            assert!(report.findings.is_empty(), "sm_{arch}: {}", report.findings[0]);
+            for (thread, word) in (0..).zip(words) {
+                assert_eq!(
+                    word,
+                    3000 + 3 * ((thread + 32) % THREADS),
+                    "sm_{arch}, thread {thread}"
+                );
+            }
+        }
+        let (report, _) = run("bra over;", arch, Schedule::InOrder);
+        let race = |finding: &nvabi_emu::Finding| finding.kind == FindingKind::Race;
+        assert!(report.findings.iter().any(race), "sm_{arch}");
+    }
 }

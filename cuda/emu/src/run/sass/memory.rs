@@ -8,6 +8,7 @@ use super::super::shared::{AccessProblem, Site};
 use super::super::warp::lanes_of;
 use super::super::{Mistake, mistake, read_word};
 use super::warp::{Warp, ZEROS};
+use crate::lanes::mbarrier;
 use crate::program::{Rmw, Space, WINDOW_SHIFT};
 use crate::report::{EventKind, FindingKind};
 use crate::sass::{Address, Op, Row, Source};
@@ -245,6 +246,36 @@ impl Warp<'_> {
             }
         }
         self.write_predicate(*done, if *test { changed } else { mask }, mask);
+        Ok(())
+    }
+
+    /// An arrival at a barrier in memory: copies that it waits for are complete.
+    pub(super) fn arrive_in_memory(
+        &mut self,
+        state: &mut State<'_>,
+        at: &Address,
+        to: Option<u8>,
+        mask: u32,
+    ) -> Result<(), Box<Mistake>> {
+        const BYTES: u64 = 8;
+        let addresses = self.addresses(at);
+        let mut out = [0; 32];
+        for lane in lanes_of(mask) {
+            let target = self.private.locate(state, lane, at.space, addresses[lane], BYTES)?;
+            if let Target::Shared(offset) = target {
+                let who = accessor(self, lane, true);
+                let problem = state.shared.arrive_in_memory(who, offset, BYTES);
+                note(self, state, lane, offset, problem);
+            }
+            out[lane] = self.private.get(state, lane, target, 0, BYTES);
+            let new = mbarrier::arrive_in_halves(out[lane]);
+            self.private.put(state, lane, target, 0, BYTES, new);
+        }
+        let old = out[mask.trailing_zeros() as usize & 31];
+        self.observe(state, mask, EventKind::Atomic { old, shared: true });
+        if let Some(to) = to {
+            self.write_long(to, &out, true, mask);
+        }
         Ok(())
     }
 

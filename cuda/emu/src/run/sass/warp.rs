@@ -267,6 +267,7 @@ impl<'a> Warp<'a> {
             Op::Load { .. } => self.load(state, &instruction.op, mask)?,
             Op::Store { .. } => self.store(state, &instruction.op, mask)?,
             Op::Atomic { .. } => self.atomic(state, &instruction.op, mask)?,
+            Op::Arrive { at, to } => self.arrive_in_memory(state, at, *to, mask)?,
             Op::Constant { .. } => self.constant(&instruction.op, mask)?,
             Op::CopyAsync { .. } => self.copy(state, &instruction.op, mask)?,
             Op::LoadMatrix { at, to, count, transposed } => {

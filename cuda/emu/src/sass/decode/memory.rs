@@ -234,17 +234,8 @@ impl Decoder<'_> {
         if self.has(Modifier::TRANSCNT) || !self.has(Modifier::_64) {
             return Err("barriers of transactions are not there".to_owned());
         }
-        Ok(Op::Atomic {
-            at: self.address(at, Space::Shared)?,
-            to: to.filter(|to| *to != ZERO),
-            done: TRUE,
-            rmw: Rmw::Apply(|old, _| lanes::mbarrier::arrive_in_halves(old)),
-            from: ZERO,
-            width: 8,
-            parts: 1,
-            commutes: true,
-            test: false,
-        })
+        let to = to.filter(|to| *to != ZERO);
+        Ok(Op::Arrive { at: self.address(at, Space::Shared)?, to })
     }
 
     fn matrix_count(&self) -> u8 {
