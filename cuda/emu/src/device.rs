@@ -13,6 +13,7 @@ use crate::report::{Finding, FindingKind, Report, Severity};
 use crate::run::{self, Code, Grid, PtxCode, Room, SassCode, Turn};
 use crate::sass;
 use crate::texture::{Texture, Textures};
+use crate::time::Time;
 
 /// Most threads of a block.
 pub const MAX_BLOCK_THREADS: u32 = 1024;
@@ -93,6 +94,8 @@ pub struct Launch {
     pub order: Option<Order>,
     /// Ends the launch when somebody sets it; what the report says then is not the whole.
     pub stop: Option<Arc<AtomicBool>>,
+    /// What clock and timer count. Without it both count the instructions of the block, and come to the same each time.
+    pub time: Option<Time>,
 }
 
 impl Default for Launch {
@@ -113,6 +116,7 @@ impl Default for Launch {
             max_warp_instructions: 1 << 27,
             order: None,
             stop: None,
+            time: None,
         }
     }
 }

@@ -55,6 +55,7 @@ mod report;
 mod run;
 mod sass;
 mod texture;
+mod time;
 
 pub use blocks::Blocks;
 pub use device::{
@@ -70,3 +71,4 @@ pub use texture::{
     Addressing, ChannelSource, Image, Layout, MipmapSampler, NoTexture, Rows, Sampler, Texel,
     TexelKind, Texture, Textures,
 };
+pub use time::Time;

@@ -11,6 +11,7 @@ use crate::lanes::LaneFn;
 use crate::lanes::matrix::{Combine, Fragment};
 use crate::ptx::Loc;
 use crate::texture::{Access, LevelSource};
+use crate::time::Counter;
 
 pub(crate) use decode::decode;
 pub(crate) use flow::{innermost_loop, own_line};
@@ -111,7 +112,8 @@ pub(crate) enum Special {
     WarpId,
     /// Lanes for which the comparison of their number with this lane's holds.
     LaneMask(fn(u32) -> u32),
-    Clock,
+    /// A counter, from this bit.
+    Time(Counter, u32),
     DynamicShared,
     TotalShared,
     GridId,

@@ -10,6 +10,7 @@ use crate::device::Schedule;
 use crate::memory::{AllocationCache, BlockAccess, GlobalProblem};
 use crate::program::{BarrierKind, SharedVariable};
 use crate::report::{Finding, FindingKind, Severity, SourceLocation, WarpEvents};
+use crate::time::Counter;
 
 /// Instructions that a warp runs before another may.
 const QUANTUM: u32 = 4096;
@@ -319,6 +320,11 @@ impl<'a> Block<'a> {
 }
 
 impl State<'_> {
+    /// What a counter says: where nothing counts time, what depends on nothing but what has run.
+    pub(super) fn count(&self, counter: Counter) -> u64 {
+        self.grid.launch.time.map_or(self.warp_instructions, |time| time.now(counter))
+    }
+
     /// Where an instruction is, for people: in the program's own text, its callers' if need be.
     pub(super) fn own_location(
         &self,

@@ -22,6 +22,7 @@ pub(crate) use placed::load as load_placed;
 use crate::lanes::{self, matrix::Element};
 use crate::program::{Rmw, Shuffle, Space, Vote};
 use crate::texture::{Access, LevelSource};
+use crate::time::Counter;
 
 /// A register that is always zero, and the uniform one.
 pub(crate) const ZERO: u8 = 255;
@@ -220,8 +221,8 @@ pub(crate) enum Special {
     Block(usize),
     Lane,
     Mask(fn(u32) -> u32),
-    Clock,
-    ClockHigh,
+    /// A counter, from this bit.
+    Time(Counter, u32),
     SharedWindow,
     LocalWindow,
     /// Where the warp is on its multiprocessor, and how many have room there.

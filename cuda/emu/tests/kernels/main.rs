@@ -21,6 +21,7 @@ mod parted;
 mod random;
 mod sass;
 mod textures;
+mod times;
 mod waiting;
 mod warps;
 mod watched;

@@ -6,6 +6,7 @@ use super::{Binding, Decoder};
 use crate::error::LoadError;
 use crate::lanes::{self, LaneFn, Opcode};
 use crate::ptx;
+use crate::time::Counter;
 
 impl<'a> Decoder<'_, 'a> {
     pub(super) fn find(&self, name: &str) -> Option<Binding<'a>> {
@@ -186,9 +187,10 @@ fn special(name: &str) -> Option<Special> {
             "%lanemask_le" => Special::LaneMask(|lane| (1 << lane) | ((1 << lane) - 1)),
             "%lanemask_gt" => Special::LaneMask(|lane| !((1 << lane) | ((1 << lane) - 1))),
             "%lanemask_ge" => Special::LaneMask(|lane| !((1 << lane) - 1)),
-            "%clock" | "%clock64" | "%clock_hi" | "%globaltimer" | "%globaltimer_lo" => {
-                Special::Clock
-            }
+            "%clock" | "%clock64" => Special::Time(Counter::Clock, 0),
+            "%clock_hi" => Special::Time(Counter::Clock, 32),
+            "%globaltimer" | "%globaltimer_lo" => Special::Time(Counter::Timer, 0),
+            "%globaltimer_hi" => Special::Time(Counter::Timer, 32),
             "%dynamic_smem_size" => Special::DynamicShared,
             "%total_smem_size" => Special::TotalShared,
             "%gridid" => Special::GridId,

@@ -698,8 +698,7 @@ impl<'a> Warp<'a> {
             Special::LaneId => each(&|lane| lane.into()),
             Special::WarpId => splat(self.core.index as u64),
             Special::LaneMask(f) => each(&|lane| f(lane).into()),
-            // Time that depends on nothing but what has run.
-            Special::Clock => splat(state.warp_instructions),
+            Special::Time(counter, from) => splat(state.count(counter) >> from),
             Special::DynamicShared => splat(launch.shared_bytes.into()),
             Special::TotalShared => {
                 let kernel = &self.program.functions[self.frames[0].function];

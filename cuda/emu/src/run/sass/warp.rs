@@ -248,13 +248,16 @@ impl<'a> Warp<'a> {
             }
             Op::Nop => {}
             Op::Special { special, target, wide } => {
-                let value = self.special(state, *special);
+                let (value, high) = match *special {
+                    // Both halves are of one moment.
+                    Special::Time(counter, from) => {
+                        let now = state.count(counter) >> from;
+                        ([now as u32; 32], [(now >> 32) as u32; 32])
+                    }
+                    special => (self.special(state, special), ZEROS),
+                };
                 self.write_target(*target, &value, mask);
                 if *wide {
-                    let high = match special {
-                        Special::Clock => self.special(state, Special::ClockHigh),
-                        _ => ZEROS,
-                    };
                     self.write_target(Self::behind(*target), &high, mask);
                 }
             }
@@ -337,11 +340,9 @@ impl<'a> Warp<'a> {
                 std::array::from_fn(|lane| (x[lane] | y[lane] << 16 | z[lane] << 26) as u32)
             }
             Special::Block(axis) => splat(state.index[axis].into()),
+            Special::Time(counter, from) => splat(state.count(counter) >> from),
             Special::Lane => std::array::from_fn(|lane| lane as u32),
             Special::Mask(f) => std::array::from_fn(|lane| f(lane as u32)),
-            // Time that depends on nothing but what has run.
-            Special::Clock => splat(state.warp_instructions),
-            Special::ClockHigh => splat(state.warp_instructions >> 32),
             Special::SharedWindow => splat(SHARED_WINDOW >> 32),
             Special::LocalWindow => splat(LOCAL_WINDOW >> 32),
             Special::WarpPlace => splat((self.core.index as u64) << 8),

@@ -9,6 +9,7 @@ use crate::lanes::{
 };
 use crate::program::{Shuffle, Vote};
 use crate::sass::{MatrixKind, MatrixMultiply, Special};
+use crate::time::Counter;
 
 impl Decoder<'_> {
     pub(super) fn warp(&self) -> Decoded<Op> {
@@ -54,8 +55,10 @@ impl Decoder<'_> {
             SR_LEMASK => Special::Mask(|lane| u32::MAX >> (31 - lane)),
             SR_GTMASK => Special::Mask(|lane| !(u32::MAX >> (31 - lane))),
             SR_GEMASK => Special::Mask(|lane| u32::MAX << lane),
-            SR_CLOCKLO | SR_CLOCK | SR_GLOBALTIMERLO => Special::Clock,
-            SR_CLOCKHI | SR_GLOBALTIMERHI => Special::ClockHigh,
+            SR_CLOCKLO | SR_CLOCK => Special::Time(Counter::Clock, 0),
+            SR_CLOCKHI => Special::Time(Counter::Clock, 32),
+            SR_GLOBALTIMERLO => Special::Time(Counter::Timer, 0),
+            SR_GLOBALTIMERHI => Special::Time(Counter::Timer, 32),
             SR_VIRTID => Special::WarpPlace,
             SR_VIRTCFG => Special::WarpRoom,
             SR_SMEMSZ => Special::SharedSize,
