@@ -13,7 +13,7 @@ use super::{
 use crate::device::MAX_LOCAL_BYTES;
 use crate::error::{LoadError, load_error};
 use crate::memory::Memory;
-use crate::program::Space;
+use crate::program::{Rmw, Space};
 
 /// Bytes of local memory that a thread has beyond what the cubin says, for calls that it does not know of.
 const STACK: u64 = 1024;
@@ -101,6 +101,7 @@ impl<'a> Loader<'a> {
         self.fill_variables()?;
         self.decode();
         self.program.shared_grain = shared_grain(&self.program.code);
+        join_loops(&mut self.program.code);
         self.kernels()
     }
 
@@ -388,6 +389,26 @@ pub(super) fn shared_grain(code: &[Instruction]) -> u32 {
         _ => None,
     });
     widths.min().unwrap_or(WORD).min(WORD) as u32
+}
+
+/// Of a sum of floats in shared memory ptxas makes a loop: it loads the old value, and stores the sum (ATOMS.CAST) if
+/// that is still there. The load is a part of the atomic operation.
+pub(super) fn join_loops(code: &mut [Instruction]) {
+    const LONGEST: usize = 16;
+    for end in 0..code.len() {
+        let Op::Atomic { at, rmw: Rmw::CompareSwap(expected), test: true, .. } = code[end].op
+        else {
+            continue;
+        };
+        let before = code[end.saturating_sub(LONGEST)..end].iter_mut().rev();
+        let load = before.filter_map(|instruction| match &mut instruction.op {
+            Op::Load { at: from, to, strong, .. } => {
+                (u32::from(*to) == expected && from.space == at.space).then_some(strong)
+            }
+            _ => None,
+        });
+        load.take(1).for_each(|strong| *strong = true);
+    }
 }
 
 /// Where parameters begin in bank 0 where the cubin does not say.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use nvabi_sass::{Arch, ConstantBank, Value};
 
 use super::decode::decode;
-use super::load::shared_grain;
+use super::load::{join_loops, shared_grain};
 use super::{Instruction, Op, Predicate, Program, Section};
 use crate::error::{LoadError, load_error};
 use crate::memory::Memory;
@@ -174,6 +174,7 @@ impl Found<'_> {
             self.add(&mut program, island);
         }
         program.shared_grain = shared_grain(&program.code);
+        join_loops(&mut program.code);
         program
     }
 

@@ -20,6 +20,7 @@ mod operations;
 mod parted;
 mod random;
 mod sass;
+mod sums;
 mod textures;
 mod times;
 mod waiting;

@@ -46,6 +46,7 @@ impl Warp<'_> {
         let addresses = self.addresses(at);
         if at.space == Space::Shared
             && *width == 4
+            && !strong
             && self.words(state, &addresses, *to, size, mask)
         {
             return Ok(());
