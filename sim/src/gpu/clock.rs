@@ -2,6 +2,11 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use nvabi_emu::Time;
+
+/// A device has been up for a while: zero is no time that a client expects.
+const UP_SINCE: u64 = 1_000_000_000;
+
 /// The GPU's timer: nanoseconds.
 #[derive(Debug)]
 pub(crate) struct Clock {
@@ -15,8 +20,12 @@ impl Clock {
 
     /// The GPU's timer.
     pub(crate) fn gpu(&self) -> u64 {
-        // A device that has been up for a while: zero is no time that a client expects.
-        1_000_000_000 + self.start.elapsed().as_nanos() as u64
+        UP_SINCE + self.start.elapsed().as_nanos() as u64
+    }
+
+    /// What kernels count that run so many cycles in a microsecond.
+    pub(super) fn of_kernels(&self, megahertz: u64) -> Time {
+        Time { start: self.start, timer: UP_SINCE, megahertz }
     }
 
     /// Nanoseconds since the epoch.

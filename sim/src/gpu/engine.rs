@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nvabi_emu::Foreign;
+use nvabi_emu::{Foreign, Time};
 
 use super::Clock;
 use super::compute::Compute;
@@ -164,6 +164,7 @@ pub(super) struct Bus<'a> {
     /// Until then it is this channel's turn.
     end: Instant,
     takes_ptx: bool,
+    megahertz: u64,
     run: RunId,
     pub(super) notes: Vec<Note>,
     /// Windows that were given to the shaders.
@@ -196,6 +197,11 @@ impl Bus<'_> {
     /// Whether a kernel's program may be text.
     pub(super) fn takes_ptx(&self) -> bool {
         self.takes_ptx
+    }
+
+    /// What clock and timer of a kernel count.
+    pub(super) fn time_of_kernels(&self) -> Time {
+        self.clock.of_kernels(self.megahertz)
     }
 
     /// The run whose kernels are started.
@@ -272,6 +278,8 @@ pub(crate) struct Ring<'a> {
     pub(crate) engine_of: &'a dyn Fn(u32) -> Option<EngineKind>,
     /// Whether a kernel's program may be PTX text, as no GPU takes it.
     pub(crate) takes_ptx: bool,
+    /// Cycles of its multiprocessors in a microsecond.
+    pub(crate) megahertz: u64,
     /// Whose kernels they are.
     pub(crate) run: RunId,
 }
@@ -373,9 +381,9 @@ impl Engine {
         end: Instant,
         ring: &Ring<'_>,
     ) -> Turn {
-        let (takes_ptx, run) = (ring.takes_ptx, ring.run);
+        let (takes_ptx, megahertz, run) = (ring.takes_ptx, ring.megahertz, ring.run);
         let (notes, windows) = (Vec::new(), Vec::new());
-        let mut bus = Bus { space, clock, end, takes_ptx, run, notes, windows };
+        let mut bus = Bus { space, clock, end, takes_ptx, megahertz, run, notes, windows };
         let (moved, fault) = match self.go_on(&mut bus, ring) {
             Ok(moved) => (moved, None),
             Err(fault) => (true, Some(fault)),

@@ -162,6 +162,7 @@ fn pushbuffers_of_any_kind_end_in_a_fault_or_are_carried_out() {
             userd: None,
             engine_of: &engine_of,
             takes_ptx: false,
+            megahertz: 1000,
             run: 0,
         };
         let ended = loop {

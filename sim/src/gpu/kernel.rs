@@ -98,7 +98,8 @@ pub(super) fn start(
         let most = room(qmd);
         return Err(refused(&format!("{blocks} blocks that wait for each other: at most {most}")));
     }
-    let launch = Launch { grid, block, cooperative, stop: Some(stop.clone()), ..Launch::default() };
+    let (time, until) = (Some(bus.time_of_kernels()), Some(stop.clone()));
+    let launch = Launch { grid, block, cooperative, time, stop: until, ..Launch::default() };
     let text = if bus.takes_ptx() { text(bus, qmd.program)? } else { None };
     let bytes = launch.most_bytes(qmd.shared.into(), local);
     let mebibytes = bytes.div_ceil(MIB) as usize;

@@ -22,6 +22,8 @@ mod surface;
 mod texture;
 #[cfg(test)]
 mod texture_launches;
+#[cfg(test)]
+mod time_launches;
 
 pub(crate) use clock::Clock;
 pub(crate) use doorbell::{USERMODE_SIZE, clear, is_rung, set_time, take_token};

@@ -18,6 +18,9 @@ pub(super) const BANK: u64 = BASE + 0x2000;
 pub(super) const CODE: u64 = BASE + 0x4000;
 pub(super) const DATA: u64 = BASE + 0x8000;
 
+/// Cycles of a multiprocessor in a microsecond.
+pub(super) const MEGAHERTZ: u64 = 1410;
+
 /// AMPERE_COMPUTE_A and _B, ADA_COMPUTE_A, HOPPER_COMPUTE_A.
 pub(super) const CLASSES: [u32; 4] = [0xc6c0, 0xc7c0, 0xc9c0, HOPPER];
 pub(super) const HOPPER: u32 = 0xcbc0;
@@ -210,6 +213,7 @@ impl Channel {
             userd: None,
             engine_of: &engine_of,
             takes_ptx: false,
+            megahertz: MEGAHERTZ,
             run: self.run,
         };
         let until = Instant::now() + Duration::from_millis(1);

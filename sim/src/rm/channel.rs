@@ -404,6 +404,7 @@ impl Driver {
             userd: userd.memory().map(|memory| (memory, *at)),
             engine_of: &|class| engine_of(&channel.classes, class),
             takes_ptx: self.takes_ptx,
+            megahertz: self.gpus.get(channel.gpu).map_or(0, |gpu| gpu.facts().megahertz),
             run: channel.run,
         };
         let mut seen = Seen(&channel.space);

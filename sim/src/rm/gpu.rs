@@ -48,6 +48,8 @@ pub(super) struct Facts {
     pub(super) class: u32,
     pub(super) revision: u32,
     pub(super) interrupt: u16,
+    /// Of its multiprocessors at work.
+    pub(super) megahertz: u64,
     /// Bytes of its memory, and those of them that no program gets.
     pub(super) memory: u64,
     pub(super) reserved: u64,
@@ -90,6 +92,7 @@ impl Gpu {
             class: number("identity.class") as u32,
             revision: number("identity.revision") as u32,
             interrupt: number("identity.interrupt") as u16,
+            megahertz: number("clocks.graphics.rated").max(1),
             memory: number("memory.size"),
             reserved: number("memory.reserved"),
             registers: (number("bars.registers.base"), number("bars.registers.size")),

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::Kernel;
 use super::args::Args;
+use super::devfreq::FREQUENCIES;
 use super::space::{Space, Target};
 use super::syncpoint::Points;
 use crate::backing::Backing;
@@ -12,6 +13,9 @@ use crate::gpu::{self, Engine, EngineKind, Fault, KernelSpace, Ring, Trap, short
 use crate::memory::Node;
 use crate::tegra::abi::*;
 use nvabi::tegra::class::{AMPERE_COMPUTE_B, AMPERE_DMA_COPY_B};
+
+/// Its highest clock, at which kernels count.
+const MEGAHERTZ: u64 = FREQUENCIES[FREQUENCIES.len() - 1] / 1_000_000;
 
 /// What a class's methods are for.
 fn engine_of(class: u32) -> Option<EngineKind> {
@@ -133,7 +137,8 @@ impl Kernel {
         let (address, entries) = (ring.address, ring.entries);
         let userd = userd.map(|memory| (memory, 0));
         let (engine_of, run) = (&engine_of, channel.run);
-        let ring = Ring { address, entries, userd, engine_of, takes_ptx: false, run };
+        let (takes_ptx, megahertz) = (false, MEGAHERTZ);
+        let ring = Ring { address, entries, userd, engine_of, takes_ptx, megahertz, run };
         let mut addresses = Addresses { space, points: &mut self.points };
         let turn = channel.engine.turn(&mut addresses, &self.clock, end, &ring);
         let process = channel.process;
