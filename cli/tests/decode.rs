@@ -1,5 +1,5 @@
 //! `nvabi decode` as a user meets it, on logs of our own and on real ones.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[macro_use]
 extern crate nvabi_test;
