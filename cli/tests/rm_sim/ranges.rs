@@ -456,7 +456,7 @@ rules! {
         let fd = space();
         assert_eq!(register_space(fd, &rig), OK);
         let (size, page) = (0x20_0000_u64, 0x1000_u64);
-        let base = (addresses(2 * size as usize) + size - 1) / size * size;
+        let base = addresses(2 * size as usize).next_multiple_of(size);
         assert_eq!(mapping_of(base, size as usize, fd), Ok(base));
         seen::<1>(base + 2 * page)[0] = 1;
 
@@ -611,7 +611,7 @@ rules! {
         let second = ["UvmEventMigrationInfo_V2", "UvmEventEntry_V2"].map(|name| driver().layout(name));
         let [Some(_), Some(entry)] = second else { return };
         let (fd, size) = (space(), 0x20_0000_u64);
-        let base = (addresses(2 * size as usize) + size - 1) / size * size;
+        let base = addresses(2 * size as usize).next_multiple_of(size);
         assert_eq!(mapping_of(base, size as usize, fd), Ok(base));
         assert_eq!(register_space(fd, &Rig::new()), OK);
         seen::<1>(base)[0] = 1;
