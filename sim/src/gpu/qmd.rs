@@ -15,8 +15,7 @@ const BLACKWELL: u32 = 0xcdc0;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Qmd {
     version: (u32, u32),
-    /// Whether it has blocks of a kernel, or only what is released and what depends on it: a grid of none comes with
-    /// what is done to caches.
+    /// Whether it has a kernel, or only what is released and what depends on it.
     pub(super) has_kernel: bool,
     pub(super) grid: [u32; 3],
     pub(super) block: [u32; 3],
@@ -370,11 +369,10 @@ impl Qmd {
             Some(dependent.pointer.ok_or_else(unknown).map(|pointer| (action, pointer.read(bytes))))
         };
         let dependents = followed.filter_map(action);
-        let grid = array::from_fn(|axis| word(layout.grid[axis]).saturating_mul(group[axis]));
         Ok(Self {
             version,
-            has_kernel: kind != NO_GRID && !grid.contains(&0),
-            grid,
+            has_kernel: kind != NO_GRID,
+            grid: array::from_fn(|axis| word(layout.grid[axis]).saturating_mul(group[axis])),
             block: layout.block.map(word),
             shared: word(layout.shared),
             registers: word(layout.registers),
@@ -487,29 +485,12 @@ mod tests {
         for (kind, is_cooperative, width) in [(GRID, false, 2), (GRID_TOGETHER, true, 16)] {
             let [version, of_kind] = [(471, 468, 5), (153, 151, kind)];
             let [grid, group] = [(1279, 1248, 2), (2127, 2112, 8)];
-            let [high, deep] = [(1295, 1280, 1), (1327, 1312, 1)];
-            let [rows, layers] = [(2143, 2128, 1), (2159, 2144, 1)];
-            let fields = [version, of_kind, grid, high, deep, group, rows, layers];
-            let qmd = read(BLACKWELL, &fields).unwrap();
+            let qmd = read(BLACKWELL, &[version, of_kind, grid, group]).unwrap();
             assert_eq!((qmd.has_kernel, qmd.is_cooperative), (true, is_cooperative), "{kind}");
             assert_eq!(qmd.grid[0], width, "{kind}");
         }
         let cluster = read(BLACKWELL, &[(471, 468, 5), (153, 151, 3)]);
         assert!(matches!(cluster, Err(Fault::Unsupported(_))));
-    }
-
-    #[test]
-    fn a_grid_of_no_blocks_has_no_kernel() {
-        let sizes = [(415, 384, 3), (431, 416, 2), (463, 448, 1)];
-        for axis in 0..3 {
-            let grid = |size| {
-                let mut fields = vec![(583, 580, 3)];
-                fields.extend(sizes);
-                fields[1 + axis].2 = size;
-                read(COMPUTE, &fields).unwrap().has_kernel
-            };
-            assert_eq!((grid(0), grid(7)), (false, true), "{axis}");
-        }
     }
 
     #[test]
