@@ -1,7 +1,6 @@
 //! Barriers in memory: threads of several warps that hand each other what they stored.
 
 use nvabi_emu::{Args, Device, FindingKind, Launch, Module, Report, Schedule};
-use nvabi_test::Need;
 
 use super::sass;
 
@@ -173,12 +172,7 @@ read: mbarrier.test_wait.shared.b64 %p2, [%r2], %rd3; @!%p2 bra read;
 
 #[test]
 fn plain_loads_look_at_barriers() {
-    let Some(cuda) = sass::toolkit() else {
-        nvabi_test::skip(
-            Need::Cuda,
-            "no ptxas in CUDA_PATH, and cuda/toolkit.sh could not fetch it",
-        )
-    };
+    let cuda = sass::needed();
     let run = |pause: &str, arch, schedule| {
         let text = TOKENS.replace("PAUSE", pause);
         let name = format!("tokens{} sm_{arch}", pause.len());

@@ -1,7 +1,6 @@
 //! Lanes that name others than their neighbours do, and come to the same instruction together with them.
 
 use nvabi_emu::{Args, Device, Launch};
-use nvabi_test::Need;
 
 use super::sass;
 
@@ -36,19 +35,8 @@ fn expected(lane: u32, parts: u32) -> [u32; 5] {
 
 #[test]
 fn lanes_do_the_same_with_those_they_name_alone() {
-    let Some(cuda) = sass::toolkit() else {
-        nvabi_test::skip(
-            Need::Cuda,
-            "no ptxas in CUDA_PATH, and cuda/toolkit.sh could not fetch it",
-        )
-    };
     let mut device = Device::new();
-    let mut modules = vec![("PTX".to_owned(), device.load(TEXT).unwrap())];
-    for (arch, level) in sass::variants() {
-        let name = format!("parted sm_{arch} -O{level}");
-        let cubin = sass::assemble_one(&cuda, TEXT, arch, level, &name);
-        modules.push((name, device.load_cubin(&cubin).unwrap()));
-    }
+    let modules = sass::modules(&mut device, TEXT, "parted");
     let out = device.alloc(32 * 20).unwrap();
     for (name, module) in &modules {
         for parts in [1, 2, 3, 7, 32] {

@@ -6,6 +6,10 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::{env, fs};
 
+use nvabi_emu::{Device, Module};
+
+pub(crate) const NO_TOOLKIT: &str = "no ptxas in CUDA_PATH, and cuda/toolkit.sh could not fetch it";
+
 /// What is assembled: each architecture at one level, or at all with NVABI_SASS_ALL.
 const SAMPLE: [(u32, u32); 5] = [(80, 3), (86, 2), (87, 1), (89, 0), (90, 3)];
 
@@ -24,7 +28,7 @@ type Cubins = BTreeMap<&'static str, Vec<(String, Vec<u8>)>>;
 fn assembled() -> Result<&'static Cubins, &'static str> {
     static CUBINS: OnceLock<Option<Cubins>> = OnceLock::new();
     let cubins = CUBINS.get_or_init(|| toolkit().map(|cuda| assemble(&cuda)));
-    cubins.as_ref().ok_or("no ptxas in CUDA_PATH, and cuda/toolkit.sh could not fetch it")
+    cubins.as_ref().ok_or(NO_TOOLKIT)
 }
 
 pub(crate) fn missing() -> Option<&'static str> {
@@ -84,6 +88,24 @@ pub(crate) fn assemble_one(cuda: &Path, text: &str, arch: u32, level: u32, name:
 /// CUDA's tools, where there are any.
 pub(crate) fn toolkit() -> Option<PathBuf> {
     nvabi_test::cuda_if_any(&["bin/ptxas"])
+}
+
+/// The same, or the test is skipped.
+#[track_caller]
+pub(crate) fn needed() -> PathBuf {
+    toolkit().unwrap_or_else(|| nvabi_test::skip(nvabi_test::Need::Cuda, NO_TOOLKIT))
+}
+
+/// A text as PTX, and as machine code in every variant, with names for messages.
+pub(crate) fn modules(device: &mut Device, text: &str, name: &str) -> Vec<(String, Module)> {
+    let cuda = needed();
+    let mut modules = vec![("PTX".to_owned(), device.load(text).unwrap())];
+    for (arch, level) in variants() {
+        let name = format!("{name} sm_{arch} -O{level}");
+        let cubin = assemble_one(&cuda, text, arch, level, &name);
+        modules.push((name, device.load_cubin(&cubin).unwrap()));
+    }
+    modules
 }
 
 /// Bit for bit, but for kernels with special functions.

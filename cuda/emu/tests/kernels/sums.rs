@@ -1,7 +1,6 @@
 //! Sums of floats in shared memory, of which ptxas makes loops that load the old value.
 
 use nvabi_emu::{Args, Device, FindingKind, Launch, Report, Schedule};
-use nvabi_test::Need;
 
 use super::sass;
 
@@ -42,12 +41,7 @@ fn run(cubin: &[u8], schedule: Schedule) -> (Report, u64) {
 
 #[test]
 fn loads_of_sums_are_parts_of_them() {
-    let Some(cuda) = sass::toolkit() else {
-        nvabi_test::skip(
-            Need::Cuda,
-            "no ptxas in CUDA_PATH, and cuda/toolkit.sh could not fetch it",
-        )
-    };
+    let cuda = sass::needed();
     let sum: u32 = (0..THREADS).sum();
     for (kind, wanted) in
         [("f32", (sum as f32).to_bits().into()), ("f64", f64::from(sum).to_bits())]

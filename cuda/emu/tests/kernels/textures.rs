@@ -7,7 +7,6 @@ use nvabi_emu::{
     Addressing, Args, Device, Image, Launch, Layout, MipmapSampler, Module, Rows, Sampler, Texel,
     TexelKind, Texture,
 };
-use nvabi_test::Need;
 
 use super::sass;
 
@@ -392,12 +391,7 @@ fn run(
 #[test]
 fn textures_and_surfaces_of_machine_code_are_those_of_ptx() {
     const CASES: u64 = 6;
-    let Some(cuda) = sass::toolkit() else {
-        nvabi_test::skip(
-            Need::Cuda,
-            "no ptxas in CUDA_PATH, and cuda/toolkit.sh could not fetch it",
-        )
-    };
+    let cuda = sass::needed();
     let kernels = kernels();
     let text = module(&kernels);
     let mut device = Device::new();
@@ -430,12 +424,7 @@ fn textures_and_surfaces_of_machine_code_are_those_of_ptx() {
 
 #[test]
 fn wrong_surfaces_are_told_the_same_in_machine_code() {
-    let Some(cuda) = sass::toolkit() else {
-        nvabi_test::skip(
-            Need::Cuda,
-            "no ptxas in CUDA_PATH, and cuda/toolkit.sh could not fetch it",
-        )
-    };
+    let cuda = sass::needed();
     let kernels: Vec<Kernel> =
         kernels().into_iter().filter(|kernel| matches!(kernel.needs, Needs::Inside(_))).collect();
     let text = module(&kernels);

@@ -90,10 +90,7 @@ fn modules() -> (Device, Vec<(&'static str, Module)>) {
     let assemble = |cuda: PathBuf| sass::assemble_one(&cuda, TEXT, 86, 3, "waiting sm_86");
     match CUBIN.get_or_init(|| sass::toolkit().map(assemble)) {
         Some(cubin) => out.push(("machine code", device.load_cubin(cubin).unwrap())),
-        None => nvabi_test::skip(
-            Need::Cuda,
-            "no ptxas in CUDA_PATH, and cuda/toolkit.sh could not fetch it",
-        ),
+        None => nvabi_test::skip(Need::Cuda, sass::NO_TOOLKIT),
     }
     (device, out)
 }
@@ -298,19 +295,8 @@ none:
 
 #[test]
 fn machine_code_has_the_environment_of_a_cooperative_launch() {
-    let Some(cuda) = sass::toolkit() else {
-        nvabi_test::skip(
-            Need::Cuda,
-            "no ptxas in CUDA_PATH, and cuda/toolkit.sh could not fetch it",
-        )
-    };
     let mut device = Device::new();
-    let mut modules = vec![("PTX".to_owned(), device.load(ENVIRONMENT).unwrap())];
-    for (arch, level) in sass::variants() {
-        let name = format!("counted sm_{arch} -O{level}");
-        let cubin = sass::assemble_one(&cuda, ENVIRONMENT, arch, level, &name);
-        modules.push((name, device.load_cubin(&cubin).unwrap()));
-    }
+    let modules = sass::modules(&mut device, ENVIRONMENT, "counted");
     let out = device.alloc(5 * 4).unwrap();
     for (name, module) in &modules {
         // Others have none, and write nothing.
