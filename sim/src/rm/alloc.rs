@@ -295,11 +295,16 @@ impl Driver {
         } else {
             client.remove(object);
         }
+        self.settle();
+        Ok(())
+    }
+
+    /// Objects are gone: so is what others had by them.
+    pub(super) fn settle(&mut self) {
         self.drop_channels();
         self.drop_reservations();
         self.drop_ticks();
         self.end_accounts();
-        Ok(())
     }
 }
 

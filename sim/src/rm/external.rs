@@ -7,6 +7,7 @@ use super::Driver;
 use super::failed::Result;
 use super::frontend::Caller;
 use super::interface::Params;
+use super::managed::is_range;
 use super::memory::PAGE;
 use super::residence::Residence;
 use super::server::ObjectKind;
@@ -31,11 +32,8 @@ const MAPPING_TYPES: [(&str, &[u64]); 5] = [
 /// The base and the length of a call, which are of whole pages and some (`uvm_api_range_invalid_4k`).
 fn range(args: &Params) -> Result<(u64, u64)> {
     let (base, length) = (args.get("base")?, args.get("length")?);
-    let is_whole = base % PAGE == 0 && length % PAGE == 0 && base != 0 && length != 0;
-    match base.checked_add(length) {
-        Some(_) if is_whole => Ok((base, length)),
-        _ => Err(Status::INVALID_ADDRESS.into()),
-    }
+    is_range(base, length)?;
+    Ok((base, length))
 }
 
 /// Shows a GPU the memory that a range has.
@@ -254,10 +252,9 @@ impl Driver {
         let uvm = self.uvm_space(caller)?;
         let pair = (first.min(second), first.max(second));
         let has_changed = match is_wanted {
-            true => first != second && uvm.peers.insert(pair),
-            false => uvm.peers.remove(&pair),
+            true => first != second && uvm.residence.connect(pair),
+            false => uvm.residence.disconnect(pair),
         };
-        uvm.residence.set_peers(&uvm.peers);
         if has_changed { Ok(()) } else { Err(Status::INVALID_DEVICE.into()) }
     }
 

@@ -85,10 +85,7 @@ impl Machine for Driver {
                 self.server.remove_all_of(owner);
             }
         }
-        self.drop_channels();
-        self.drop_reservations();
-        self.drop_ticks();
-        self.end_accounts();
+        self.settle();
     }
 
     fn file_of(&self, inode: Inode) -> Option<FileId> {

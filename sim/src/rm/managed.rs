@@ -396,7 +396,7 @@ fn gaps(base: u64, end: u64, mapped: &[std::ops::Range<u64>]) -> Vec<(u64, u64)>
 }
 
 /// `uvm_api_range_invalid`: whole pages, and some; where they end.
-fn is_range(base: u64, length: u64) -> Result<u64> {
+pub(super) fn is_range(base: u64, length: u64) -> Result<u64> {
     let is_whole = base % PAGE == 0 && length % PAGE == 0 && base != 0 && length != 0;
     let end = base.checked_add(length).filter(|_| is_whole);
     end.ok_or_else(|| Status::INVALID_ADDRESS.into())

@@ -236,9 +236,14 @@ impl Residence {
         }
     }
 
-    /// UVM_ENABLE_PEER_ACCESS and UVM_DISABLE_PEER_ACCESS.
-    pub(super) fn set_peers(&self, peers: &BTreeSet<(usize, usize)>) {
-        self.pages().peers.clone_from(peers);
+    /// UVM_ENABLE_PEER_ACCESS, of two GPUs with the lower number first; whether that is new.
+    pub(super) fn connect(&self, pair: (usize, usize)) -> bool {
+        self.pages().peers.insert(pair)
+    }
+
+    /// UVM_DISABLE_PEER_ACCESS; whether they were peers.
+    pub(super) fn disconnect(&self, pair: (usize, usize)) -> bool {
+        self.pages().peers.remove(&pair)
     }
 
     /// A GPU has no addresses any more: it sees nothing of others.
@@ -246,7 +251,7 @@ impl Residence {
         self.pages().remote.remove(&gpu);
     }
 
-    /// A GPU is unregistered: its pages go to the process, and nothing is advised about it.
+    /// A GPU is unregistered: its pages go to the process, nothing is advised about it, and it has no peers.
     pub(super) fn leave(&self, gpu: usize) {
         let own = Processor::Gpu(gpu);
         let mut pages = self.pages();
@@ -259,6 +264,7 @@ impl Residence {
         }
         pages.accessed_by.remove(&gpu);
         pages.remote.remove(&gpu);
+        pages.peers.retain(|(first, second)| *first != gpu && *second != gpu);
         drop(pages);
         self.tell(&events);
     }
@@ -427,7 +433,7 @@ mod tests {
             residence.prefer(base, end, preferred);
             residence.access_by(base, end, 0, is_accessed);
             if are_peers {
-                residence.set_peers(&BTreeSet::from([(0, 1)]));
+                residence.connect((0, 1));
             }
             touch(&residence, 0, base)
         };

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::failed::{Failed, Result};
 use super::frontend::Caller;
 use super::interface::{Interface, Params};
-use super::managed::CPU;
+use super::managed::{CPU, is_range};
 use super::memory::PAGE;
 use super::residence::{Access, Cause, Processor};
 use super::uvm::RangeKind;
@@ -101,6 +101,13 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Adds to a number that its owner may write as well.
+fn add(to: &Pages, at: u64, amount: u64) {
+    let mut number = [0; 8];
+    to.read(at, &mut number);
+    to.write(at, &u64::from_le_bytes(number).wrapping_add(amount).to_le_bytes());
+}
+
 impl Queue {
     fn word(&self, at: u64) -> u32 {
         let mut word = [0; 4];
@@ -122,10 +129,7 @@ impl Queue {
 
     /// Counts events that had no room, where the control data does that for their type.
     fn lose(&self, count: u64, dropped: u64) {
-        let mut lost = [0; 8];
-        self.control.read(dropped, &mut lost);
-        let lost = u64::from_le_bytes(lost).wrapping_add(count);
-        self.control.write(dropped, &lost.to_le_bytes());
+        add(&self.control, dropped, count);
     }
 
     /// Adds an event that has room (`enqueue_event_v1` and `_v2`); whether its reader is to be woken.
@@ -150,10 +154,7 @@ impl Counters {
     fn add(&self, counter: u64, amount: u64, gpu: usize) {
         let is_meant = self.of.is_none_or(|of| self.gpus.get(gpu) == Some(&of));
         if self.wanted >> counter & 1 == 1 && is_meant {
-            let mut value = [0; 8];
-            self.values.read(counter * 8, &mut value);
-            let value = u64::from_le_bytes(value).wrapping_add(amount);
-            self.values.write(counter * 8, &value.to_le_bytes());
+            add(&self.values, counter * 8, amount);
         }
     }
 }
@@ -172,10 +173,10 @@ impl Tracker {
             Event::Fault { .. } => GPU_FAULT,
             Event::Replay { .. } => GPU_FAULT_REPLAY,
         };
-        let Some(dropped) = self.place_of_dropped(number) else { return };
         if queue.wanted >> number & 1 == 0 {
             return;
         }
+        let Some(dropped) = self.place_of_dropped(number) else { return };
         let mut wakes = false;
         let mut left = blocks(event);
         while let Some(block) = left.next() {
@@ -288,10 +289,8 @@ fn struct_name(interface: &Interface, version: u32, name: &str) -> String {
 
 /// Memory of the caller's that the driver writes to from now on (`map_user_pages`).
 fn pages(caller: Caller<'_>, address: u64, size: u64) -> Result<Pages> {
-    let whole = size.checked_next_multiple_of(PAGE).filter(|whole| *whole > 0);
-    let whole = whole.filter(|_| address % PAGE == 0 && address != 0);
-    let whole = whole.filter(|whole| address.checked_add(*whole).is_some());
-    let whole = whole.ok_or(Status::INVALID_ADDRESS)?;
+    let whole = size.checked_next_multiple_of(PAGE).ok_or(Status::INVALID_ADDRESS)?;
+    is_range(address, whole)?;
     let pages = caller.client.pages(address, whole, Pin::Permitted);
     pages.ok_or_else(|| Status::INVALID_ARGUMENT.into())
 }

@@ -49,10 +49,8 @@ pub(super) struct Space {
     pub(super) ranges: BTreeMap<u64, Range>,
     /// Clients and their channels, and on which GPU each is.
     pub(super) channels: BTreeMap<(u32, u32), usize>,
-    /// Where its managed memory is.
+    /// Where its managed memory is, and which GPUs reach each other's.
     pub(super) residence: Arc<Residence>,
-    /// GPUs that reach each other's memory.
-    pub(super) peers: BTreeSet<(usize, usize)>,
     /// Ranges that were left when those were last forgotten that no process maps.
     pub(super) last_ranges: usize,
 }
@@ -375,8 +373,6 @@ impl Driver {
         space.gpus.remove(&gpu);
         space.instances.remove(&gpu);
         space.leave(gpu);
-        space.peers.retain(|(first, second)| *first != gpu && *second != gpu);
-        space.residence.set_peers(&space.peers);
         space.residence.leave(gpu);
         self.gpus[gpu].users -= 1;
         Ok(())

@@ -51,7 +51,7 @@ fn operations(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> 
     let read = |at: usize| driver.read(client, OPERATION, address(at), size);
     let mut all = (0..count as usize).map(read).collect::<std::result::Result<Vec<_>, _>>()?;
     let mut unknown = None;
-    for operation in &mut all {
+    for (at, operation) in all.iter_mut().enumerate() {
         let register = operation.word("regOffset")?;
         let is_read = (operation.get("regOp")?, operation.get("regType")?) == (READ_32, GLOBAL);
         let value = driver.in_register(gpu, register).filter(|_| is_read);
@@ -59,30 +59,27 @@ fn operations(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> 
         match value {
             Some(value) => operation.set("regValueLo", value)?,
             None => {
-                unknown.get_or_insert(register);
+                unknown.get_or_insert((at, register));
             }
         }
     }
     // All of them are done, or none: then the first that cannot be has its status.
-    let refused = unknown.filter(|_| !goes_on);
-    for (at, operation) in all.iter().enumerate() {
-        let is_told = refused.is_none() || operation.word("regStatus")? != 0;
-        if is_told && client.write(address(at), &operation.bytes) < size {
+    let told = match unknown {
+        Some((first, _)) if !goes_on => first..first + 1,
+        _ => 0..all.len(),
+    };
+    for at in told {
+        if client.write(address(at), &all[at].bytes) < size {
             return Err(Status::INVALID_ADDRESS.into());
         }
-        if is_told && refused.is_some() {
-            break;
-        }
     }
-    let Some(register) = unknown else { return Ok(()) };
+    let Some((_, register)) = unknown else { return Ok(()) };
     let what = format!("register {register:#x} of NV2080_CTRL_CMD_GPU_EXEC_REG_OPS");
-    match refused {
-        Some(_) => Err(Failed::NotSimulated(Status::INVALID_ARGUMENT, what)),
-        None => {
-            driver.status_of(client, Failed::NotSimulated(Status::OK, what));
-            Ok(())
-        }
+    if !goes_on {
+        return Err(Failed::NotSimulated(Status::INVALID_ARGUMENT, what));
     }
+    driver.status_of(client, Failed::NotSimulated(Status::OK, what));
+    Ok(())
 }
 
 /// Who asks for the highest frequency has it until all who did have taken that back, or are gone.
