@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::capability::{Capability, CapabilitySet, MODIFIER_INVALID, MODIFIER_LINEAR};
+use super::capability::{Capability, CapabilitySet, MODIFIER_LINEAR};
 use super::constraint::{ConstraintName, multiple};
 use super::format::{self, PlaneFormat};
 use super::usage::{Fourcc, Image};
@@ -254,8 +254,8 @@ pub fn solve(image: &Image, set: &CapabilitySet) -> Result<Layout, LayoutError> 
 pub fn layout_of(image: &Image, set: &CapabilitySet) -> Result<Layout, LayoutError> {
     solve(image, set).or_else(|error| match &error {
         LayoutError::UnknownModifier(Some(capability)) => match capability.as_modifier() {
-            Some(modifier) if modifier != MODIFIER_INVALID => Ok(Layout::open(modifier)),
-            _ => Err(error),
+            Some(modifier) => Ok(Layout::open(modifier)),
+            None => Err(error),
         },
         _ => Err(error),
     })

@@ -5,8 +5,9 @@ use std::fmt::{self, Write as _};
 
 use nvabi_devmem::drivers::Found;
 use nvabi_devmem::{
-    Buffer, CapabilitySet, Derived, Description, Device, ErrorKind, Layout, LayoutError, Made,
-    Offer, Operation, Prober, Proof, Refusal, Usage, Use, layout_of, plan, solve,
+    Buffer, CapabilitySet, Derived, Description, Device, ErrorKind, Layout, LayoutError,
+    MODIFIER_INVALID, Made, Offer, Operation, Prober, Proof, Refusal, Usage, Use, layout_of, plan,
+    solve,
 };
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use serde::Serialize;
@@ -402,7 +403,12 @@ fn attempt(
                 chosen = Some((at, Some(layout), allocator, buffer, proofs.unwrap_or_default()));
                 break;
             }
-            Err(error) => reasons.push((error.to_string(), !description.layout.is_open())),
+            Err(error) => {
+                // Another process may have what makes a modifier; what is implicit, only its GPU makes.
+                let layout = &description.layout;
+                let elsewhere = layout.is_open() && layout.modifier != MODIFIER_INVALID;
+                reasons.push((error.to_string(), !elsewhere));
+            }
         }
     }
     // What only its driver can lay out serves all the same.

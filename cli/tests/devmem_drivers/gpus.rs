@@ -1,11 +1,12 @@
 //! GPUs by the libraries that speak to them: Mesa's llvmpipe by EGL and GBM, and its lavapipe by Vulkan.
 
 use nvabi_devmem::{
-    Buffer, Capability, CapabilitySet, Constraint, ConstraintName, Description, Device, Fourcc,
-    Image, MODIFIER_LINEAR, Operation, Prober, Usage, solve,
+    Buffer, Capability, CapabilitySet, Constraint, ConstraintName, Description, Device, ErrorKind,
+    Fourcc, Image, MODIFIER_INVALID, MODIFIER_LINEAR, Operation, Prober, Usage, solve,
 };
 
 use super::command::nvabi;
+use super::own::planned;
 use super::{description, device, devices, use_of};
 
 /// What the device offers for an operation with an image.
@@ -235,4 +236,53 @@ fn llvmpipe_lists_formats_of_several_planes() {
 fn lavapipe_takes_planes_in_one_file_alone() {
     let Err(refused) = device("lavapipe").import(&in_three_files()) else { panic!("taken") };
     assert_eq!(refused.to_string(), "memory in one file is needed, not in 3");
+}
+
+/// VirGL's layouts are implicit: what it makes, nobody takes but the display of the same GPU.
+#[test]
+fn virgl_draws_what_its_own_display_shows() {
+    let (gpu, display) = (device("virgl"), device("virtio-gpu"));
+    let (gpu, display) = (&gpu.info().name, &display.info().name);
+    let used = [format!("{gpu}:render"), format!("{display}:scanout")];
+    let plan = planned(&["--use", &used[0], "--use", &used[1], "1280x720", "XR24"]);
+    assert_eq!(plan["allocator"]["device"], gpu.as_str());
+    assert_eq!(plan["layout"]["modifier"], MODIFIER_INVALID);
+    assert!(plan["layout"]["planes"][0]["pitch"].as_u64() >= Some(5120), "{plan}");
+    assert_eq!(plan["proofs"][0]["use"]["device"], display.as_str());
+
+    // The layout is said to be of this GPU, and no other makes it.
+    let owner: CapabilitySet = serde_json::from_value(plan["set"].clone()).unwrap();
+    let mut asked = description(1280, 720, vec![use_of(&*device("virgl"), Operation::Render)]);
+    asked.layout = nvabi_devmem::Layout::open(MODIFIER_INVALID);
+    asked.set = owner;
+    for other in ["llvmpipe", "lavapipe"] {
+        let Err(refused) = device(other).allocate(&asked) else { panic!("{other} made it") };
+        assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
+    }
+    drop(device("virgl").import(&device("virgl").allocate(&asked).unwrap()).unwrap());
+}
+
+#[test]
+fn memory_of_virgl_serves_nobody_else() {
+    let (gpu, bochs) = (device("virgl"), device("bochs"));
+    for other in [format!("{}:scanout", bochs.info().name), "cpu:cpu-read".to_owned()] {
+        let used = format!("{}:render", gpu.info().name);
+        let uses = ["--use", &used, "--use", &other, "1280x720", "XR24"];
+        let output = nvabi().args(["alloc", "plan"]).args(uses).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        let apart = "no capability in common: implicit-modifier and pitch-linear";
+        assert!(text.contains(apart), "{text}");
+    }
+}
+
+/// A format that its driver samples and does not make.
+#[test]
+fn what_only_its_driver_can_make_and_does_not_is_not_planned() {
+    let used = format!("{}:texture", device("virgl").info().name);
+    let output = nvabi().args(["alloc", "plan", "--use", &used, "1280x720", "NV12"]).output();
+    let output = output.unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("gbm_bo_create"), "{text}");
 }

@@ -46,7 +46,7 @@ pub(crate) fn devices() -> Vec<Box<dyn Device>> {
 }
 
 /// A device by its name, or by what a test calls it: `vgem`, `vkms`, `bochs`, `virtio-gpu`, `camera`,
-/// `contiguous-camera`, which takes no scattered memory, `converter`, `encoder`, `decoder`. Without it the test is
+/// `virgl`, `contiguous-camera`, which takes no scattered memory, `converter`, `encoder`, `decoder`. Without it the test is
 /// skipped.
 pub(crate) fn device(name: &'static str) -> Box<dyn Device> {
     let wanted = alias(name);
@@ -65,6 +65,8 @@ fn alias(name: &str) -> Option<String> {
         // GPUs in software: OpenGL's by a render node, and Vulkan's, which has none.
         "llvmpipe" => Some(format!("gl:{}", render_node(&card("vgem")?)?)),
         "lavapipe" => Some("vulkan:0".to_owned()),
+        // A GPU whose driver keeps layouts to itself.
+        "virgl" => virgl(),
         "camera" => camera(0),
         "contiguous-camera" => camera(1),
         "camera-by-planes" => camera(2),
@@ -95,6 +97,16 @@ pub(crate) fn render_node(card: &str) -> Option<String> {
     let siblings = fs::read_dir(siblings).ok()?;
     let mut names = siblings.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     names.find(|name| name.starts_with("renderD"))
+}
+
+/// The GPU of virtio, where it draws.
+fn virgl() -> Option<String> {
+    let card = card("virtio_gpu").or_else(|| card("virtio-pci"))?;
+    let minor = card.trim_start_matches("drm:card");
+    let features = format!("/sys/kernel/debug/dri/{minor}/virtio-gpu-features");
+    let features = fs::read_to_string(features).ok()?;
+    let draws = features.lines().any(|line| line.starts_with("virgl") && line.ends_with("yes"));
+    draws.then(|| render_node(&card)).flatten().map(|node| format!("gl:{node}"))
 }
 
 /// The cameras of vivid, in the order of its parameters (`devmem_vm/init`).

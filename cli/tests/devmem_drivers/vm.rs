@@ -19,6 +19,30 @@ fn folder(variable: &str, name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join(name)
 }
 
+/// Whether the machine's virtio GPU can draw, or what is missing.
+fn virgl() -> Result<(), String> {
+    let says = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).output();
+        let output = output.map_err(|error| format!("{program}: {error}"))?;
+        Ok::<_, String>(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    says("xvfb-run", &["--help"])?;
+    let qemu = "qemu-system-x86_64";
+    for (kind, wanted) in [("-display", "gtk"), ("-device", "virtio-gpu-gl-pci")] {
+        if !says(qemu, &[kind, "help"])?.contains(wanted) {
+            return Err(format!("{qemu} has no {kind} {wanted}"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_gpu_of_a_virtual_machine_draws() {
+    if std::env::var_os(INSIDE).is_none() {
+        virgl().unwrap_or_else(|missing| skip(Need::Virgl, missing));
+    }
+}
+
 #[test]
 fn in_a_virtual_machine() {
     if std::env::var_os(INSIDE).is_some() {
@@ -38,6 +62,10 @@ fn in_a_virtual_machine() {
     if mesa.is_dir() {
         run.env("VM_ROOT", &mesa);
         required.extend(["device:lavapipe".to_owned(), "device:llvmpipe".to_owned()]);
+        if virgl().is_ok() {
+            run.env("VM_VIRGL", "1");
+            required.push("device:virgl".to_owned());
+        }
     }
     run.env(REQUIRE, required.join(","));
     let output = run.output().unwrap();

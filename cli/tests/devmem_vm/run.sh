@@ -6,7 +6,7 @@
 # KERNEL is a folder that kernel.sh filled: `vmlinuz`, and `modules/` where its drivers are modules.
 # What is set in the environment as NVABI_… or RUST_… is set there too. Programs in the variable
 # VM_FILES (NAME=PATH, separated by spaces) lie in /bin there, and what is in the folder VM_ROOT lies in its
-# root. The exit status is the program's, 124
+# root. With VM_VIRGL=1 its virtio GPU draws, by virglrenderer on a screen that nobody sees. The exit status is the program's, 124
 # when it takes longer than VM_SECONDS (600), 125 when the machine ends otherwise, 77 when something
 # to run it with is missing.
 set -eu
@@ -69,9 +69,11 @@ cameras="vivid.n_devs=3 vivid.node_types=0x1,0x1,0x1 vivid.allocators=0,1,0 vivi
 framebuffer=vga=0x317
 # The converter has the interface with one memory for all planes, the codecs the other one.
 codecs="vicodec.multiplanar=1"
-timeout "${VM_SECONDS:-600}" qemu-system-x86_64 \
-    -accel "${VM_ACCEL:-tcg}" -cpu max -m 1G -nodefaults -no-user-config -display none -no-reboot \
-    -device cirrus-vga -device bochs-display -device virtio-gpu-pci \
+gpu=virtio-gpu-pci display=none screen=
+if [ -n "${VM_VIRGL:-}" ]; then gpu=virtio-gpu-gl-pci display=gtk,gl=on screen="xvfb-run -a"; fi
+timeout "${VM_SECONDS:-600}" $screen qemu-system-x86_64 \
+    -accel "${VM_ACCEL:-tcg}" -cpu max -m 1G -nodefaults -no-user-config -display "$display" -no-reboot \
+    -device cirrus-vga -device bochs-display -device "$gpu" \
     -kernel "$kernel/vmlinuz" -initrd "$work/initramfs" -serial stdio \
     -append "console=ttyS0 quiet panic=-1 no_timer_check $framebuffer $cameras $codecs" \
     </dev/null >"$work/log" 2>&1 || status=$?

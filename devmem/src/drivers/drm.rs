@@ -85,7 +85,8 @@ impl Card {
         Ok(transform::ROTATE_0)
     }
 
-    /// What a plane shows: its property `IN_FORMATS`; where it has none, its formats in rows.
+    /// What a plane shows: its property `IN_FORMATS`; where it has none, its formats in rows and as the driver keeps
+    /// them to itself.
     fn formats(&self, plane: plane::Handle) -> io::Result<Vec<FormatModifier>> {
         for (property, value) in &self.get_properties(plane)? {
             if self.get_property(*property)?.name() == c"IN_FORMATS" {
@@ -94,9 +95,11 @@ impl Card {
             }
         }
         let formats = self.get_plane(plane)?;
-        let in_rows =
-            |format: &u32| FormatModifier { format: Fourcc(*format), modifier: MODIFIER_LINEAR };
-        Ok(formats.formats().iter().map(in_rows).collect())
+        let layouts = |format: &u32| {
+            let format = Fourcc(*format);
+            [MODIFIER_LINEAR, MODIFIER_INVALID].map(|modifier| FormatModifier { format, modifier })
+        };
+        Ok(formats.formats().iter().flat_map(layouts).collect())
     }
 
     fn take(self: &Arc<Self>, fd: BorrowedFd<'_>) -> io::Result<GemHandle> {
@@ -145,6 +148,8 @@ impl Drop for GemHandle {
 struct Node {
     card: Arc<Card>,
     info: DeviceInfo,
+    /// Whose implicit layouts it knows, where that is a GPU.
+    owner: Option<u64>,
 }
 
 impl Node {
@@ -168,7 +173,8 @@ impl Node {
             allocates,
             imports: prime & PRIME_IMPORT != 0,
         };
-        Ok(Some(Self { card: Arc::new(card), info }))
+        let owner = super::gpu(&info);
+        Ok(Some(Self { card: Arc::new(card), info, owner }))
     }
 
     /// What a plane of the display that turns images like this takes.
@@ -177,7 +183,10 @@ impl Node {
         let fits = resources.supported_fb_width().contains(&image.width)
             && resources.supported_fb_height().contains(&image.height);
         match fits {
-            true => Ok(convert::sets(&self.shown(turned)?, image.format, 0, &[])),
+            true => {
+                let owner = self.owner.unwrap_or_default();
+                Ok(convert::sets(&self.shown(turned)?, image.format, owner, &[]))
+            }
             false => Ok(Vec::new()),
         }
     }
@@ -199,8 +208,10 @@ impl Node {
         }
         pairs.sort();
         pairs.dedup();
-        // Explicit layouts alone: what is implicit, another device cannot know.
-        pairs.retain(|pair| pair.modifier != MODIFIER_INVALID);
+        // What is implicit, nobody can know but a GPU with the same driver.
+        if self.owner.is_none() {
+            pairs.retain(|pair| pair.modifier != MODIFIER_INVALID);
+        }
         Ok(pairs)
     }
 
@@ -302,8 +313,8 @@ impl Device for Node {
         Ok(formats.into_iter().map(|format| Hint { format, max_width, max_height }).collect())
     }
 
-    fn cost(&self, _set: &CapabilitySet) -> u64 {
-        30
+    fn cost(&self, set: &CapabilitySet) -> u64 {
+        30 + super::hidden(set)
     }
 
     fn allocate(&self, description: &Description) -> Result<Buffer> {

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 use super::{
     Capability, CapabilitySet, Constraint, ConstraintName, Description, Device, DeviceInfo, Driver,
-    Error, ErrorKind, Fourcc, Image, Listed, Operation, Result, format,
+    Error, ErrorKind, Fourcc, Image, Listed, MODIFIER_INVALID, Operation, Result, format,
 };
 
 pub(super) use udmabuf::{most_scattered, one_piece, scattered};
@@ -131,6 +131,26 @@ fn hardware(number: u64) -> Option<PathBuf> {
     let (major, minor) = (nix::libc::major(number), nix::libc::minor(number));
     let node = format!("/sys/dev/char/{major}:{minor}/device");
     (major == DRM).then(|| std::fs::canonicalize(node).ok()).flatten()
+}
+
+/// What it costs more that a layout is known to nobody but a driver.
+fn hidden(set: &CapabilitySet) -> u64 {
+    let mut modifiers = set.capabilities.iter().filter_map(Capability::as_modifier);
+    u64::from(modifiers.any(|modifier| modifier == MODIFIER_INVALID))
+}
+
+/// What the nodes of one GPU have in common, so that layouts which its driver keeps to itself are shared among them: the
+/// first of their numbers. `None` of what has no render node, and so is no GPU.
+fn gpu(info: &DeviceInfo) -> Option<u64> {
+    let nodes = std::fs::read_dir(hardware(info.number()?)?.join("drm")).ok()?;
+    let nodes: Vec<PathBuf> = nodes.filter_map(|node| Some(node.ok()?.path())).collect();
+    let number = |node: &PathBuf| {
+        let number = std::fs::read_to_string(node.join("dev")).ok()?;
+        let (major, minor) = number.trim().split_once(':')?;
+        Some(nix::libc::makedev(major.parse().ok()?, minor.parse().ok()?))
+    };
+    let renders = nodes.iter().any(|node| name_of(node).starts_with("renderD"));
+    renders.then(|| nodes.iter().filter_map(number).min()).flatten()
 }
 
 /// The formats that a device takes for an operation, of those that are known here.

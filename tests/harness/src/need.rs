@@ -32,6 +32,8 @@ pub enum Need {
     Cubins,
     /// qemu, busybox and a kernel for them.
     Vm,
+    /// A virtual machine whose GPU draws: qemu with virglrenderer, and a screen that nobody sees.
+    Virgl,
     /// Supervising other processes: ptrace and seccomp's notifications.
     Supervise,
     /// Mounting file systems, which takes a privileged process.
@@ -75,7 +77,7 @@ pub enum Need {
 }
 
 /// All but the devices.
-const ALL: [Need; 31] = [
+const ALL: [Need; 32] = [
     Need::Headers,
     Need::AllHeaders,
     Need::JetsonHeaders,
@@ -88,6 +90,7 @@ const ALL: [Need; 31] = [
     Need::Cuda,
     Need::Cubins,
     Need::Vm,
+    Need::Virgl,
     Need::Supervise,
     Need::Mount,
     Need::Setuid,
@@ -126,6 +129,7 @@ impl Need {
             Need::Cuda => "cuda",
             Need::Cubins => "cubins",
             Need::Vm => "vm",
+            Need::Virgl => "virgl",
             Need::Supervise => "supervise",
             Need::Mount => "mount",
             Need::Setuid => "setuid",
@@ -170,6 +174,7 @@ impl Need {
                 "apt-get install qemu-system-x86 busybox-static kmod, then \
                  cli/tests/devmem_vm/kernel.sh package"
             }
+            Need::Virgl => "apt-get install qemu-system-gui xvfb",
             Need::Supervise => "run where ptrace and seccomp are not forbidden",
             Need::Mount => "run as root, in a container that may mount",
             Need::Setuid => "run as root, with TMPDIR on a file system without nosuid",

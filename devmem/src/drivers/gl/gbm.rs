@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use libloading::Library;
 
-use crate::{Description, Error, ErrorKind, MODIFIER_INVALID, Operation, Result, uapi};
+use crate::{
+    Description, Error, ErrorKind, Fourcc, Image, MODIFIER_INVALID, Operation, Result, uapi,
+};
 
 const LIBRARY: &str = "libgbm.so.1";
 
@@ -24,7 +26,8 @@ type Object = *mut c_void;
 pub(super) struct Gbm {
     create_device: unsafe extern "C" fn(c_int) -> Object,
     destroy_device: unsafe extern "C" fn(Object),
-    create: unsafe extern "C" fn(Object, u32, u32, u32, *const u64, u32, u32) -> Object,
+    create: unsafe extern "C" fn(Object, u32, u32, u32, u32) -> Object,
+    create_with: unsafe extern "C" fn(Object, u32, u32, u32, *const u64, u32, u32) -> Object,
     destroy: unsafe extern "C" fn(Object),
     modifier: unsafe extern "C" fn(Object) -> u64,
     planes: unsafe extern "C" fn(Object) -> c_int,
@@ -53,7 +56,8 @@ impl Gbm {
         Ok(Self {
             create_device: function!(b"gbm_create_device\0"),
             destroy_device: function!(b"gbm_device_destroy\0"),
-            create: function!(b"gbm_bo_create_with_modifiers2\0"),
+            create: function!(b"gbm_bo_create\0"),
+            create_with: function!(b"gbm_bo_create_with_modifiers2\0"),
             destroy: function!(b"gbm_bo_destroy\0"),
             modifier: function!(b"gbm_bo_get_modifier\0"),
             planes: function!(b"gbm_bo_get_plane_count\0"),
@@ -90,30 +94,34 @@ impl Device {
         self.object.as_ptr()
     }
 
-    /// Makes memory for the image with the description's modifier.
+    /// Makes memory for the image with the description's modifier; where that is implicit, as the driver sees fit.
     pub(super) fn make(&self, description: &Description) -> Result<Made> {
-        let image = description.usage.image;
+        let Image { width, height, format: Fourcc(format) } = description.usage.image;
         let shown = description.usage.uses.iter().any(|each| each.operation == Operation::Scanout);
         let flags = if shown { RENDERING | SCANOUT } else { RENDERING };
         let modifier = description.layout.modifier;
-        // SAFETY: the device is alive, and the list has one modifier.
-        let object = unsafe {
-            (self.gbm.create)(
-                self.as_ptr(),
-                image.width,
-                image.height,
-                image.format.0,
-                &raw const modifier,
-                1,
-                flags,
-            )
+        let (call, object) = match modifier {
+            MODIFIER_INVALID => {
+                // SAFETY: the device is alive.
+                let made =
+                    unsafe { (self.gbm.create)(self.as_ptr(), width, height, format, flags) };
+                ("gbm_bo_create", made)
+            }
+            _ => {
+                let (gbm, list) = (&self.gbm, &raw const modifier);
+                // SAFETY: the device is alive, and the list has one modifier.
+                let made = unsafe {
+                    (gbm.create_with)(self.as_ptr(), width, height, format, list, 1, flags)
+                };
+                ("gbm_bo_create_with_modifiers2", made)
+            }
         };
         // A node that may make nothing says so each time: no error that passes.
         let refused = || match io::Error::last_os_error() {
             error if error.kind() == io::ErrorKind::PermissionDenied => {
-                Error::unsupported(format!("gbm_bo_create_with_modifiers2: {error}"))
+                Error::unsupported(format!("{call}: {error}"))
             }
-            error => Error::call("gbm_bo_create_with_modifiers2", error),
+            error => Error::call(call, error),
         };
         Ok(Made { object: NonNull::new(object).ok_or_else(refused)?, gbm: self.gbm.clone() })
     }

@@ -15,7 +15,7 @@ use super::{each, name_of, nodes, open};
 use crate::convert::{self, FormatModifier};
 use crate::{
     Buffer, Capability, CapabilitySet, Description, Device, DeviceInfo, Driver, Error, Identity,
-    Image, Import, Layout, Listed, Operation, Plane, Result,
+    Image, Import, Layout, Listed, MODIFIER_INVALID, Operation, Plane, Result,
 };
 use egl::{Display, Egl, Picture};
 use gbm::{Gbm, Made};
@@ -40,6 +40,8 @@ impl Driver for Gl {
 
 struct Gpu {
     info: DeviceInfo,
+    /// Whose implicit layouts it knows.
+    owner: u64,
     /// GBM's devices are of one thread at a time.
     node: Arc<Mutex<Node>>,
 }
@@ -61,7 +63,8 @@ impl Gpu {
             allocates: true,
             imports: true,
         };
-        Ok(Self { info, node: Arc::new(Mutex::new(Node { display, device })) })
+        let owner = super::gpu(&info).or(info.number()).unwrap_or_default();
+        Ok(Self { info, owner, node: Arc::new(Mutex::new(Node { display, device })) })
     }
 
     fn node(&self) -> std::sync::MutexGuard<'_, Node> {
@@ -86,12 +89,11 @@ impl Device for Gpu {
         let pairs: Vec<FormatModifier> = does
             .map(|known| FormatModifier { format: image.format, modifier: known.modifier })
             .collect();
-        let owner = self.info.number().unwrap_or_default();
-        Ok(convert::sets(&pairs, image.format, owner, &[]))
+        Ok(convert::sets(&pairs, image.format, self.owner, &[]))
     }
 
-    fn cost(&self, _set: &CapabilitySet) -> u64 {
-        35
+    fn cost(&self, set: &CapabilitySet) -> u64 {
+        35 + super::hidden(set)
     }
 
     fn chooses_layouts(&self) -> bool {
@@ -100,15 +102,26 @@ impl Device for Gpu {
 
     fn allocate(&self, description: &Description) -> Result<Buffer> {
         super::keeps_maker(&self.info, description)?;
+        let own = Capability::implicit(self.owner);
+        let is_own = description.set.capabilities.iter().any(|known| known.matches(&own));
+        if description.layout.modifier == MODIFIER_INVALID && !is_own {
+            let what = format!("{} does not know the layout: it is of another GPU", self.info.name);
+            return Err(Error::unsupported(what));
+        }
         let node = self.node();
         let made = node.device.make(description)?;
         laid_out(&made, description)
     }
 
     fn request(&self, description: &Description) -> String {
-        let modifier = Capability::modifier(description.layout.modifier);
-        let image = &description.usage.image;
-        format!("gbm_bo_create_with_modifiers2 {image} as {modifier}, on {}", self.info.node)
+        let (image, node) = (&description.usage.image, &self.info.node);
+        match description.layout.modifier {
+            MODIFIER_INVALID => format!("gbm_bo_create {image}, on {node}"),
+            modifier => {
+                let modifier = Capability::modifier(modifier);
+                format!("gbm_bo_create_with_modifiers2 {image} as {modifier}, on {node}")
+            }
+        }
     }
 
     /// Makes an `EGLImage` of the memory as it is described.
@@ -173,7 +186,11 @@ fn laid_out(made: &Made, description: &Description) -> Result<Buffer> {
         Plane { offset, pitch: start.pitch, size }
     };
     let planes = starts.iter().map(plane).collect();
-    let modifier = made.modifier().unwrap_or(description.layout.modifier);
+    // What was made as the driver sees fit may be of another modifier at another time.
+    let modifier = match description.layout.modifier {
+        MODIFIER_INVALID => MODIFIER_INVALID,
+        asked => made.modifier().unwrap_or(asked),
+    };
     let layout = Layout { modifier, planes, size };
     Buffer::in_pieces(files, Description { layout, ..description.clone() })
 }
