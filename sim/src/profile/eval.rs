@@ -77,6 +77,13 @@ fn expression(expr: &Expr, scope: &dyn Scope, depth: usize) -> Result<Datum, Str
             Datum::Text(text) => text.len() as i128,
             Datum::Number(_) => return Err("`count` is of a list or a text".to_owned()),
         },
+        Expr::ByBit(list, mask) => match expression(list, scope, depth)? {
+            Datum::List(items) => match items.get(number(mask)?.trailing_zeros() as usize) {
+                Some(item) => return Ok(item.clone()),
+                None => 0,
+            },
+            _ => return Err("`by_bit` is of a list".to_owned()),
+        },
         Expr::Unary(operator, operand) => expr::unary(*operator, number(operand)?),
         Expr::Binary(operator, left, right) => {
             let (left, right) = (number(left)?, number(right)?);

@@ -18,6 +18,8 @@ pub enum Expr {
     Constant(String),
     /// How many elements a list has, or letters a text: `count(engines)`.
     Count(Box<Expr>),
+    /// The element of a list that the lowest bit of a mask stands for, or 0: `by_bit(states.memory, @states)`.
+    ByBit(Box<Expr>, Box<Expr>),
     /// An operator before its operand.
     Unary(Unary, Box<Expr>),
     /// An operator between its operands.
@@ -151,6 +153,13 @@ impl Reader<'_> {
         is_there
     }
 
+    fn need(&mut self, token: &str) -> Result<(), Error> {
+        match self.takes(token) {
+            true => Ok(()),
+            false => Err(self.expected(&format!("`{token}`"))),
+        }
+    }
+
     fn choice(&mut self) -> Result<Expr, Error> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -160,9 +169,7 @@ impl Reader<'_> {
         let condition = self.binary(0)?;
         let expr = if self.takes("?") {
             let value = self.choice()?;
-            if !self.takes(":") {
-                return Err(self.expected("`:`"));
-            }
+            self.need(":")?;
             Expr::Choice(Box::new(condition), Box::new(value), Box::new(self.choice()?))
         } else {
             condition
@@ -204,10 +211,8 @@ impl Reader<'_> {
     fn operand(&mut self) -> Result<Expr, Error> {
         if self.takes("(") {
             let inner = self.choice()?;
-            return match self.takes(")") {
-                true => Ok(inner),
-                false => Err(self.expected("`)`")),
-            };
+            self.need(")")?;
+            return Ok(inner);
         }
         if self.takes("@") {
             let name = self.field()?;
@@ -226,11 +231,16 @@ impl Reader<'_> {
             return Ok(Expr::Number(*bytes));
         }
         if word == "count" && self.takes("(") {
-            let inner = self.choice()?;
-            return match self.takes(")") {
-                true => Ok(Expr::Count(Box::new(inner))),
-                false => Err(self.expected("`)`")),
-            };
+            let list = self.choice()?;
+            self.need(")")?;
+            return Ok(Expr::Count(Box::new(list)));
+        }
+        if word == "by_bit" && self.takes("(") {
+            let list = self.choice()?;
+            self.need(",")?;
+            let mask = self.choice()?;
+            self.need(")")?;
+            return Ok(Expr::ByBit(Box::new(list), Box::new(mask)));
         }
         Ok(match word.starts_with(|first: char| first.is_ascii_uppercase()) {
             true => Expr::Constant(word),
@@ -356,6 +366,9 @@ mod tests {
         assert_eq!(parse("@+0x10:8"), Ok(Expr::Field("+0x10:8".to_owned())));
         let count = Expr::Count(Box::new(Expr::Value("engines".to_owned())));
         assert_eq!(parse("count(engines)"), Ok(count));
+        let list = Box::new(Expr::Value("states".to_owned()));
+        let by_bit = Expr::ByBit(list, Box::new(Expr::Field("mask".to_owned())));
+        assert_eq!(parse("by_bit(states, @mask)"), Ok(by_bit));
     }
 
     #[test]
@@ -367,6 +380,7 @@ mod tests {
             ("1 2", 2, "expected an operator or the end, found `2`"),
             ("0xzz", 0, "`0xzz` is no number"),
             ("1 ? 2", 5, "expected `:`, found the end"),
+            ("by_bit(a)", 8, "expected `,`, found `)`"),
         ] {
             assert_eq!(parse(text), Err(Error { at, message: message.to_owned() }), "{text}");
         }

@@ -13,6 +13,7 @@ impl fmt::Display for Expr {
             Self::Value(name) | Self::Constant(name) => f.write_str(name),
             Self::Field(path) => write!(f, "@{path}"),
             Self::Count(inner) => write!(f, "count({inner})"),
+            Self::ByBit(list, mask) => write!(f, "by_bit({list}, {mask})"),
             Self::Unary(operator, inner) => write!(f, "{}{}", unary(*operator), Operand(inner)),
             Self::Binary(operator, left, right) => {
                 write!(f, "{} {} {}", Operand(left), binary(*operator), Operand(right))
