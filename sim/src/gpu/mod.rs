@@ -5,6 +5,8 @@ mod clock;
 mod compute;
 mod copy;
 mod doorbell;
+#[cfg(test)]
+mod empty_launches;
 mod engine;
 mod field;
 mod host;

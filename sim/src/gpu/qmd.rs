@@ -15,7 +15,9 @@ const BLACKWELL: u32 = 0xcdc0;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Qmd {
     version: (u32, u32),
-    /// Whether it has a kernel, or only what is released and what depends on it.
+    /// Whether blocks of a kernel run, or there is only what is released and what depends on it: libcuda resets caches by
+    /// a launch of no blocks and of no code. Of blocks without threads hardware says that they are wrong (nouveau:
+    /// CTA_THREAD_DIMENSION_ZERO of `gk104_sked_error`), of grids without blocks it has no such word.
     pub(super) has_kernel: bool,
     pub(super) grid: [u32; 3],
     pub(super) block: [u32; 3],
@@ -369,11 +371,14 @@ impl Qmd {
             Some(dependent.pointer.ok_or_else(unknown).map(|pointer| (action, pointer.read(bytes))))
         };
         let dependents = followed.filter_map(action);
+        let grid = array::from_fn(|axis| word(layout.grid[axis]).saturating_mul(group[axis]));
+        let block = layout.block.map(word);
+        let has_no_blocks = grid.contains(&0) && !block.contains(&0);
         Ok(Self {
             version,
-            has_kernel: kind != NO_GRID,
-            grid: array::from_fn(|axis| word(layout.grid[axis]).saturating_mul(group[axis])),
-            block: layout.block.map(word),
+            has_kernel: kind != NO_GRID && !has_no_blocks,
+            grid,
+            block,
             shared: word(layout.shared),
             registers: word(layout.registers),
             local: layout.local.map(word),
