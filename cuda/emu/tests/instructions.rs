@@ -1227,6 +1227,36 @@ fn uniform_registers() {
     }
 }
 
+/// UP1 is whether UR4 and UR6 are the same, UP2 whether they are not; the others stay false.
+#[test]
+fn uniform_predicates_in_a_register() {
+    let compare = 0x28c | ALWAYS | 4 << 24 | 6 << 32 | bits(91, 1) | IN_TRUE;
+    let equal = compare | bits(76, 2) | 1 << 81 | 7 << 84;
+    let differ = compare | bits(76, 5) | 2 << 81 | 7 << 84;
+    assert_eq!(
+        decode(Arch::Sm80, equal, 0).unwrap().to_string(),
+        "UISETP.EQ.U32.AND UP1, UPT, UR4, UR6, UPT"
+    );
+    assert_eq!(
+        decode(Arch::Sm80, differ, 0).unwrap().to_string(),
+        "UISETP.NE.U32.AND UP2, UPT, UR4, UR6, UPT"
+    );
+    let put = |mask: u128| 0x883 | ALWAYS | 8 << 16 | 4 << 24 | mask << 32 | bits(91, 1);
+    for (text, word, sources, wanted) in [
+        ("UP2UR UR8, UPR, UR4, 0x7f", put(0x7f), [0xffff_ffff, 0xffff_ffff, 0], 0xffff_ff82),
+        ("UP2UR UR8, UPR, UR4, 0x7f", put(0x7f), [0xffff_ffff, 1, 0], 0xffff_ff84),
+        ("UP2UR UR8, UPR, UR4, 0x2", put(2), [0, 1, 0], 0),
+        ("UP2UR UR8, UPR, UR4, 0x4", put(4), [0, 1, 0], 4),
+        ("UP2UR.B2 UR8, UPR, UR4, 0x6", put(6) | bits(76, 2), [0x5553_5555, 1, 0], 0x5555_5555),
+    ] {
+        assert_eq!(decode(Arch::Sm80, word, 0).unwrap().to_string(), text, "{word:#034x}");
+        let given = [to_uniform(4, 4), to_uniform(6, 6), equal, differ, word, FROM_UR8];
+        for (lane, got) in run_all(Arch::Sm80, &given, sources).into_iter().enumerate() {
+            assert_eq!(got[0], wanted, "{text} of {sources:x?}, lane {lane}: {:#x}", got[0]);
+        }
+    }
+}
+
 #[test]
 fn carries_predicates_and_narrow_integers() {
     let all = u64::from(u32::MAX);

@@ -248,7 +248,9 @@ pub(crate) enum Op {
     },
     /// Predicates into a register, and back: the bits of `mask`, in this byte of the register.
     PredicatesToRegister {
-        to: u8,
+        target: Target,
+        /// Whether they are the uniform ones.
+        uniform: bool,
         from: Operand,
         mask: Operand,
         shift: u32,

@@ -6,7 +6,7 @@ use super::super::{Mistake, mistake, printf};
 use super::warp::Warp;
 use crate::program::{Shuffle, Vote};
 use crate::report::FindingKind;
-use crate::sass::{Builtin, Op, Operand, Row};
+use crate::sass::{Builtin, Op, Operand, Predicate, Row};
 
 /// Where calls have their arguments, results and return address.
 mod call {
@@ -65,15 +65,17 @@ impl Warp<'_> {
                 self.write(*to, &[value; 32], mask);
                 self.write_predicate(*outcome, 0u32.wrapping_sub(holds.into()), mask);
             }
-            Op::PredicatesToRegister { to, from, mask: bits, shift } => {
+            Op::PredicatesToRegister { target, uniform, from, mask: bits, shift } => {
                 let (mut out, bits) = (self.value(from), self.value(bits));
+                let (negated, uniform) = (false, *uniform);
+                let held = |lane: usize, number: u8| {
+                    self.holds(Predicate { number, negated, uniform }) >> lane & 1
+                };
                 for (lane, value) in out.iter_mut().enumerate() {
-                    let held = (0..7).fold(0, |all, number| {
-                        all | (self.predicates[number] >> lane & 1) << number
-                    });
+                    let held = (0..7).fold(0, |all, number| all | held(lane, number) << number);
                     *value = *value & !(bits[lane] << shift) | (held & bits[lane]) << shift;
                 }
-                self.write(*to, &out, mask);
+                self.write_target(*target, &out, mask);
             }
             Op::RegisterToPredicates { from, mask: bits, shift } => {
                 let (from, bits) = (self.value(from), self.value(bits));

@@ -86,8 +86,9 @@ impl Decoder<'_> {
             IDP => self.dot(),
             I2I => self.clamp(),
             PLOP3 | UPLOP3 => self.predicate_logic(),
-            P2R => Ok(Op::PredicatesToRegister {
-                to: self.register(0)?,
+            P2R | UP2UR => Ok(Op::PredicatesToRegister {
+                target: self.target(0)?,
+                uniform: self.instruction.op == UP2UR,
                 from: self.source(2, Kind::Integer)?,
                 mask: self.source(3, Kind::Integer)?,
                 shift: self.byte(),

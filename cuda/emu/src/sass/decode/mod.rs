@@ -62,10 +62,9 @@ impl Decoder<'_> {
         match self.instruction.op {
             MOV | UMOV | IADD3 | UIADD3 | IMAD | UIMAD | ISETP | UISETP | LEA | ULEA | LOP3
             | ULOP3 | SHF | USHF | SEL | USEL | PRMT | UPRMT | IABS | IMNMX | SGXT | USGXT
-            | BMSK | UBMSK | POPC | UPOPC | FLO | UFLO | BREV | UBREV | IDP | P2R | R2P | PLOP3
-            | UPLOP3 | VIADD | VIMNMX | VIMNMX3 | VIADDMNMX | I2I | VABSDIFF | VABSDIFF4 => {
-                self.integers()
-            }
+            | BMSK | UBMSK | POPC | UPOPC | FLO | UFLO | BREV | UBREV | IDP | P2R | UP2UR | R2P
+            | PLOP3 | UPLOP3 | VIADD | VIMNMX | VIMNMX3 | VIADDMNMX | I2I | VABSDIFF
+            | VABSDIFF4 => self.integers(),
             FADD | FMUL | FFMA | FMNMX | FSEL | FSETP | FSET | FCHK | MUFU | DADD | DMUL | DFMA
             | DSETP | I2F | F2I | F2F | F2IP | FRND | I2FP | F2FP | HADD2 | HMUL2 | HFMA2
             | HSET2 | HSETP2 | HMNMX2 => self.floats(),
