@@ -205,6 +205,18 @@ impl Channel {
         Self { space, engine, run: 0 }
     }
 
+    /// Goes on until the launch has ended; how it went wrong, if it did.
+    pub(super) fn end(&mut self, clock: &Clock) -> Option<Fault> {
+        let end = Instant::now() + Duration::from_secs(60);
+        while self.engine.is_busy() {
+            if let Some(fault) = self.turn(clock) {
+                return Some(fault);
+            }
+            assert!(Instant::now() < end, "the launch does not end");
+        }
+        None
+    }
+
     /// Goes on for a moment.
     pub(super) fn turn(&mut self, clock: &Clock) -> Option<Fault> {
         let ring = Ring {

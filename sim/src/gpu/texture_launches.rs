@@ -1,7 +1,5 @@
 //! Launches whose kernels read textures and write surfaces by what is in the pools of their channel.
 
-use std::time::{Duration, Instant};
-
 use super::field::with;
 use super::rig::{self, BASE, CLASSES, CODE, Channel, DATA, HOPPER, QMD, Shared};
 use super::{Clock, Fault};
@@ -92,15 +90,7 @@ fn launch(
     space.put(CODE, &code);
     space.put(rig::parameters(class), &DATA.to_le_bytes());
     space.put(rig::parameters(class) + 8, &handle.to_le_bytes());
-    let mut channel = Channel::new(space.clone(), class, methods);
-    let (clock, end) = (Clock::new(), Instant::now() + Duration::from_secs(60));
-    while channel.engine.is_busy() {
-        if let Some(fault) = channel.turn(&clock) {
-            return Some(fault);
-        }
-        assert!(Instant::now() < end, "the kernel does not end");
-    }
-    None
+    Channel::new(space.clone(), class, methods).end(&Clock::new())
 }
 
 /// Memory with texels, header 2 and sampler 1.

@@ -1,7 +1,5 @@
 //! Launches whose kernels read their clock and the GPU's timer.
 
-use std::time::{Duration, Instant};
-
 use super::Clock;
 use super::rig::{self, CLASSES, CODE, Channel, DATA, HOPPER, MEGAHERTZ, QMD, Shared};
 
@@ -28,12 +26,9 @@ fn kernels_count_the_time_of_the_gpu() {
         space.put(CODE, &code);
         space.put(rig::parameters(class), &DATA.to_le_bytes());
         let mut channel = Channel::new(space.clone(), class, &[]);
-        let (clock, end) = (Clock::new(), Instant::now() + Duration::from_secs(60));
+        let clock = Clock::new();
         let began = clock.gpu();
-        while channel.engine.is_busy() {
-            assert!(channel.turn(&clock).is_none(), "{class:#x}");
-            assert!(Instant::now() < end, "the kernel does not end");
-        }
+        assert!(channel.end(&clock).is_none(), "{class:#x}");
         let mut bytes = [0; 16];
         space.get(DATA, &mut bytes);
         let [cycles, timer] = [0, 8].map(|at| {
