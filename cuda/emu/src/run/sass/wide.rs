@@ -68,11 +68,11 @@ impl Warp<'_> {
             Op::PredicatesToRegister { target, uniform, from, mask: bits, shift } => {
                 let (mut out, bits) = (self.value(from), self.value(bits));
                 let (negated, uniform) = (false, *uniform);
-                let held = |lane: usize, number: u8| {
-                    self.holds(Predicate { number, negated, uniform }) >> lane & 1
-                };
+                let lanes: [u32; 7] = std::array::from_fn(|number| {
+                    self.holds(Predicate { number: number as u8, negated, uniform })
+                });
                 for (lane, value) in out.iter_mut().enumerate() {
-                    let held = (0..7).fold(0, |all, number| all | held(lane, number) << number);
+                    let held = (0..7).fold(0, |all, at| all | (lanes[at] >> lane & 1) << at);
                     *value = *value & !(bits[lane] << shift) | (held & bits[lane]) << shift;
                 }
                 self.write_target(*target, &out, mask);
