@@ -242,24 +242,25 @@ fn lavapipe_takes_planes_in_one_file_alone() {
 #[test]
 fn virgl_draws_what_its_own_display_shows() {
     let (gpu, display) = (device("virgl"), device("virtio-gpu"));
-    let (gpu, display) = (&gpu.info().name, &display.info().name);
-    let used = [format!("{gpu}:render"), format!("{display}:scanout")];
+    let (name, shown_by) = (&gpu.info().name, &display.info().name);
+    let used = [format!("{name}:render"), format!("{shown_by}:scanout")];
     let plan = planned(&["--use", &used[0], "--use", &used[1], "1280x720", "XR24"]);
-    assert_eq!(plan["allocator"]["device"], gpu.as_str());
+    assert_eq!(plan["allocator"]["device"], name.as_str());
     assert_eq!(plan["layout"]["modifier"], MODIFIER_INVALID);
     assert!(plan["layout"]["planes"][0]["pitch"].as_u64() >= Some(5120), "{plan}");
-    assert_eq!(plan["proofs"][0]["use"]["device"], display.as_str());
+    assert_eq!(plan["proofs"][0]["use"]["device"], shown_by.as_str());
 
     // The layout is said to be of this GPU, and no other makes it.
-    let owner: CapabilitySet = serde_json::from_value(plan["set"].clone()).unwrap();
-    let mut asked = description(1280, 720, vec![use_of(&*device("virgl"), Operation::Render)]);
-    asked.layout = nvabi_devmem::Layout::open(MODIFIER_INVALID);
-    asked.set = owner;
+    let asked = Description {
+        layout: nvabi_devmem::Layout::open(MODIFIER_INVALID),
+        set: serde_json::from_value(plan["set"].clone()).unwrap(),
+        ..description(1280, 720, vec![use_of(&*gpu, Operation::Render)])
+    };
     for other in ["llvmpipe", "lavapipe"] {
         let Err(refused) = device(other).allocate(&asked) else { panic!("{other} made it") };
         assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
     }
-    drop(device("virgl").import(&device("virgl").allocate(&asked).unwrap()).unwrap());
+    drop(gpu.import(&gpu.allocate(&asked).unwrap()).unwrap());
 }
 
 #[test]

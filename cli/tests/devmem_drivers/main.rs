@@ -45,8 +45,8 @@ pub(crate) fn devices() -> Vec<Box<dyn Device>> {
     found.devices
 }
 
-/// A device by its name, or by what a test calls it: `vgem`, `vkms`, `bochs`, `virtio-gpu`, `camera`,
-/// `virgl`, `contiguous-camera`, which takes no scattered memory, `converter`, `encoder`, `decoder`. Without it the test is
+/// A device by its name, or by what a test calls it: `vgem`, `vkms`, `bochs`, `virtio-gpu`, `virgl`, `camera`,
+/// `contiguous-camera`, which takes no scattered memory, `converter`, `encoder`, `decoder`. Without it the test is
 /// skipped.
 pub(crate) fn device(name: &'static str) -> Box<dyn Device> {
     let wanted = alias(name);
@@ -101,7 +101,7 @@ pub(crate) fn render_node(card: &str) -> Option<String> {
 
 /// The GPU of virtio, where it draws.
 fn virgl() -> Option<String> {
-    let card = card("virtio_gpu").or_else(|| card("virtio-pci"))?;
+    let card = alias("virtio-gpu")?;
     let minor = card.trim_start_matches("drm:card");
     let features = format!("/sys/kernel/debug/dri/{minor}/virtio-gpu-features");
     let features = fs::read_to_string(features).ok()?;

@@ -36,6 +36,7 @@ fn virgl() -> Result<(), String> {
     Ok(())
 }
 
+/// What it draws is tested in the machine; without it these tests are missing there, and this one says why.
 #[test]
 fn the_gpu_of_a_virtual_machine_draws() {
     if std::env::var_os(INSIDE).is_none() {
