@@ -1,4 +1,4 @@
-//! The examples in C, compiled against the installed library as an application is.
+//! The examples in C, and a program of these tests, compiled against the installed library as an application is.
 
 #![allow(clippy::expect_used, clippy::panic)]
 
@@ -17,16 +17,9 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Beside the tests, where cargo puts it.
+/// The library that cargo built for this test.
 fn library() -> PathBuf {
-    let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--package", "nvabi-devmem-c"])
-        .current_dir(root())
-        .status()
-        .expect("cargo");
-    assert!(built.success());
-    let test = std::env::current_exe().expect("a path");
-    test.ancestors().nth(2).expect("the target folder").join("libnvabi_alloc.so")
+    std::env::current_exe().expect("a path").with_file_name("libnvabi_alloc.so")
 }
 
 fn done(command: &mut Command) -> Output {
@@ -51,7 +44,7 @@ fn runs(example: &str, expected: &str) {
     let flags = String::from_utf8(flags.stdout).expect("UTF-8");
     let program = folder.path().join("program");
     let strict = ["-std=c11", "-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-Wpedantic", "-Werror"];
-    let source = root().join("examples").join(example);
+    let source = root().join(example);
     // The library is named behind what uses it.
     done(
         Command::new("cc")
@@ -59,7 +52,8 @@ fn runs(example: &str, expected: &str) {
             .arg(source)
             .arg("-o")
             .arg(&program)
-            .args(flags.split_whitespace()),
+            .args(flags.split_whitespace())
+            .arg("-pthread"),
     );
     // It asks for the version of the interface, not for whatever is the newest.
     let bytes = std::fs::read(&program).expect("a program");
@@ -80,13 +74,13 @@ fn runs(example: &str, expected: &str) {
 #[test]
 fn a_compositor_allocates() {
     let refused = "-95: none of the wanted modifiers serves all uses, but these do: pitch-linear";
-    runs("compositor.c", &format!("640x480, modifier 0, 1 plane, stride 2560\n{refused}"));
+    runs("examples/compositor.c", &format!("640x480, modifier 0, 1 plane, stride 2560\n{refused}"));
 }
 
 #[test]
 fn a_pipeline_negotiates() {
     runs(
-        "pipeline.c",
+        "examples/pipeline.c",
         "NV12: both\n\
          1 modifier, the first is 0\n\
          118784 bytes in 2 planes\n\
@@ -110,7 +104,7 @@ fn a_pipeline_negotiates() {
 #[test]
 fn frames_are_handed_on() {
     runs(
-        "frames.c",
+        "examples/frames.c",
         "waited: 0\n\
          the frame has arrived\n\
          fences where they are\n\
@@ -126,6 +120,11 @@ fn frames_are_handed_on() {
          waited: 0\n\
          -9: fence is -1",
     );
+}
+
+#[test]
+fn an_access_ends_before_another_begins() {
+    runs("tests/threads.c", "200 turns, 0 met, 0 crowded, 1 open");
 }
 
 /// A type of the header as Rust writes it.
