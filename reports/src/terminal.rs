@@ -21,17 +21,24 @@ fn spelled<'t>(text: &'t str, kept: &[u8]) -> Cow<'t, str> {
     if !text.bytes().any(suspect) {
         return text.into();
     }
-    let spelled = |letter: char| match commands(letter) {
-        true if !kept.iter().any(|kept| letter == char::from(*kept)) => {
-            letter.escape_default().to_string()
+    let mut spelled = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match commands(letter) {
+            true if !kept.iter().any(|kept| letter == char::from(*kept)) => {
+                spelled.extend(letter.escape_default());
+            }
+            _ => spelled.push(letter),
         }
-        _ => letter.to_string(),
-    };
-    text.chars().map(spelled).collect::<String>().into()
+    }
+    spelled.into()
 }
 
 /// Controls; what ends a line elsewhere; and what makes letters stand in another order than they are.
 fn commands(letter: char) -> bool {
+    // Nearly all letters.
+    if letter.is_ascii_graphic() || letter == ' ' {
+        return false;
+    }
     const LINES: [char; 2] = ['\u{2028}', '\u{2029}'];
     let marks = matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}');
     let orders = matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

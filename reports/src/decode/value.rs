@@ -1,12 +1,15 @@
 //! The bytes of one struct, as names and values.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
 
 use super::narrow;
 use nvabi_pipeline::lock::{Fact, Lock};
-use nvabi_pipeline::model::{Bits, Facts, Field, Record, RecordKind, Surface, hex, split_array};
+use nvabi_pipeline::model::{
+    Bits, Facts, Field, Record, RecordKind, Surface, builtin, hex, split_array,
+};
 use nvabi_pipeline::tag::Tag;
 
 /// Width of a member and its value before the column of offsets.
@@ -199,6 +202,14 @@ struct Reader<'r> {
     bytes: &'r [u8],
 }
 
+/// The type of one element.
+struct Element<'t> {
+    ty: &'t str,
+    size: u64,
+    record: Option<&'t Record>,
+    variants: Option<&'t BTreeMap<String, i128>>,
+}
+
 impl Reader<'_> {
     fn inner(&self, record: &Record, base: u64, depth: usize) -> Inner {
         let member = |field: &Field| Member {
@@ -224,39 +235,47 @@ impl Reader<'_> {
         let count: u64 = counts.iter().product();
         match count {
             0 => Value::List(Vec::new()),
-            _ => self.array(base_type, &counts, at, field.size / count.max(1), depth),
+            _ => {
+                let element = self.element(base_type, field.size / count.max(1));
+                self.array(&element, &counts, at, depth)
+            }
         }
     }
 
-    fn array(&self, ty: &str, counts: &[u64], at: u64, size: u64, depth: usize) -> Value {
+    /// What a type is, once for all elements of an array.
+    fn element<'t>(&'t self, ty: &'t str, size: u64) -> Element<'t> {
+        // Most fields are numbers, which need no search.
+        if builtin(ty).is_some() {
+            return Element { ty, size, record: None, variants: None };
+        }
+        let record = self.surface.records.get(ty);
+        let variants = self.surface.enums.get(ty).map(|of| &of.variants);
+        Element { ty, size, record, variants }
+    }
+
+    fn array(&self, of: &Element<'_>, counts: &[u64], at: u64, depth: usize) -> Value {
         let Some((count, rest)) = counts.split_first() else {
-            return self.one(ty, at, size, depth);
+            return self.one(of, at, depth);
         };
-        if let (true, "char", Some(text)) = (rest.is_empty(), ty, self.characters(at, *count)) {
+        if let (true, "char", Some(text)) = (rest.is_empty(), of.ty, self.characters(at, *count)) {
             return Value::Text(text);
         }
-        let step = size.saturating_mul(rest.iter().product());
-        Value::List((0..*count).map(|i| self.array(ty, rest, at + i * step, size, depth)).collect())
+        let step = of.size.saturating_mul(rest.iter().product());
+        Value::List((0..*count).map(|i| self.array(of, rest, at + i * step, depth)).collect())
     }
 
-    fn one(&self, ty: &str, at: u64, size: u64, depth: usize) -> Value {
-        if let Some(record) = self.surface.records.get(ty).filter(|_| depth < DEPTH) {
+    fn one(&self, of: &Element<'_>, at: u64, depth: usize) -> Value {
+        if let Some(record) = of.record.filter(|_| depth < DEPTH) {
             return Value::Record(self.inner(record, at, depth + 1));
         }
-        let Some(raw) = self.number(at, size) else {
-            return Value::Bytes(digits(self.slice(at, size)));
-        };
-        let value = if is_signed(ty) { sign_extended(raw, size * 8) } else { raw as i128 };
-        match self.enumerator(ty, value) {
-            Some(name) => Value::Named { value, name },
-            None if matches!(ty, "float" | "double") => Value::Bytes(digits(self.slice(at, size))),
+        let bytes = || Value::Bytes(digits(self.slice(at, of.size)));
+        let Some(raw) = self.number(at, of.size) else { return bytes() };
+        let value = if is_signed(of.ty) { sign_extended(raw, of.size * 8) } else { raw as i128 };
+        match of.variants.into_iter().flatten().find(|(_, known)| **known == value) {
+            Some((name, _)) => Value::Named { value, name: name.clone() },
+            None if matches!(of.ty, "float" | "double") => bytes(),
             None => Value::Number(value),
         }
-    }
-
-    fn enumerator(&self, ty: &str, value: i128) -> Option<String> {
-        let variants = &self.surface.enums.get(ty)?.variants;
-        variants.iter().find(|(_, known)| **known == value).map(|(name, _)| name.clone())
     }
 
     fn bit_field(&self, field: &Field, at: u64, bits: Bits) -> Value {

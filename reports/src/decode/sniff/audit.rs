@@ -14,9 +14,9 @@ use nvabi_pipeline::spec::{HandleMeaning, ItemKind};
 use serde::{Serialize, Serializer};
 
 use super::event::{Event, Ioctl, What};
-use super::leaves::{Leaf, leaves, number};
+use super::leaves::{Leaf, number};
 use super::named::{Named, bytes_at};
-use super::parts::{Found, Part, Parts, parts, without_dimensions};
+use super::parts::{Found, Part, Parts, is_path, parts, without_dimensions};
 use super::tables::{Family, Tables};
 
 /// Elements behind a pointer that are looked at.
@@ -211,6 +211,7 @@ impl Audit {
         let mut memory = |address, length| {
             bytes_at(&ioctl.pieces, address, length, |piece| Some(&piece.before))
                 .unwrap_or_default()
+                .to_vec()
         };
         let found = parts(tables, node, ioctl.request, ioctl.argument, &mut memory);
         let Some(asked) = found.asked else {
@@ -377,9 +378,9 @@ impl Audit {
         let before =
             bytes_at(&call.ioctl.pieces, part.address, part.length, |piece| Some(&piece.before));
         let Some(before) = before else { return };
-        let Some(ty) = part.ty else { return self.raw_pointers(call, part, &before) };
-        for (at, element) in call.elements(ty, &before) {
-            let leaves = leaves(call.family, ty, element);
+        let Some(ty) = part.ty else { return self.raw_pointers(call, part, before) };
+        let leaves = call.family.leaves(ty);
+        for (at, element) in call.elements(ty, before) {
             let place = Element { part, at, bytes: element, leaves: &leaves };
             self.fds(call, &place);
             self.handles(call, &place);
@@ -394,7 +395,7 @@ impl Audit {
         for leaf in place.leaves {
             let is_role = fds.contains(&leaf.path);
             // What comes back is not there yet, and another member of a union holds something else.
-            if is_role && (roles.opens(&leaf.path) || !leaf.is_valid) {
+            if is_role && (roles.opens(&leaf.path) || !leaf.is_valid(place.bytes)) {
                 continue;
             }
             let looks_like_one = || matches!(leaf.size, 4 | 8) && is_named_like_fd(leaf.name());
@@ -417,7 +418,7 @@ impl Audit {
     /// Handles that the program can only have from elsewhere.
     fn handles(&mut self, call: &Call<'_, '_>, place: &Element<'_, '_>) {
         const FREE: &str = "NV_ESC_RM_FREE";
-        for leaf in place.leaves.iter().filter(|leaf| leaf.is_valid) {
+        for leaf in place.leaves.iter().filter(|leaf| leaf.is_valid(place.bytes)) {
             let Some(means) = call.handle(place, leaf) else { continue };
             for (at, value) in leaf.numbers(place.bytes) {
                 match means {
@@ -489,8 +490,8 @@ impl Audit {
         for part in &call.found.parts {
             let (Some(ty), true) = (part.ty, self.handles.len() < MAX_HANDLES) else { continue };
             let after = call.after(part).unwrap_or_default();
-            for (at, element) in call.elements(ty, &after) {
-                let leaves = leaves(call.family, ty, element);
+            let leaves = call.family.leaves(ty);
+            for (at, element) in call.elements(ty, after) {
                 let place = Element { part, at, bytes: element, leaves: &leaves };
                 leaves.iter().for_each(|leaf| self.learn_handle(call, &place, leaf));
             }
@@ -561,11 +562,11 @@ impl Element<'_, '_> {
         let roles = self.part.roles;
         let pointers = roles.pointers().iter().map(|pointer| &pointer.field);
         let mut named = roles.fds().iter().chain(roles.plain()).chain(pointers);
-        named.any(|field| without_dimensions(&field.name) == path) || roles.handle(path).is_some()
+        named.any(|field| is_path(&field.name, path)) || roles.handle(path).is_some()
     }
 }
 
-impl<'t> Call<'t, '_> {
+impl<'e> Call<'_, 'e> {
     fn finding(&self, kind: FindingKind, found: u64) -> Finding {
         let name = self.named.name.as_deref().unwrap_or_default();
         let detail = self.named.detail.as_ref().map(|detail| {
@@ -615,6 +616,9 @@ impl<'t> Call<'t, '_> {
 
     /// What a field that is a handle names: by its role, its name or its type.
     fn handle(&self, place: &Element<'_, '_>, leaf: &Leaf) -> Option<HandleMeaning> {
+        if leaf.size != 4 && leaf.declared != "NvHandle" {
+            return None;
+        }
         // A list of handles has the name of the pointer.
         let name = match leaf.path.as_str() {
             "." => place.part.prefix.trim_end_matches("->").rsplit(['.', '>']).next(),
@@ -624,13 +628,12 @@ impl<'t> Call<'t, '_> {
         let means = own.or_else(|| self.family.handles.get(name?).copied());
         match leaf.declared.as_str() {
             "NvHandle" => Some(means.unwrap_or(HandleMeaning::Object)),
-            _ if leaf.size == 4 => means,
-            _ => None,
+            _ => means,
         }
     }
 
     /// The bytes of a piece of memory when the call returned.
-    fn after(&self, part: &Part<'_>) -> Option<Vec<u8>> {
+    fn after(&self, part: &Part<'_>) -> Option<&'e [u8]> {
         bytes_at(&self.ioctl.pieces, part.address, part.length, |piece| piece.after.as_ref())
     }
 
@@ -640,8 +643,7 @@ impl<'t> Call<'t, '_> {
         let before =
             bytes_at(&self.ioctl.pieces, part.address, part.length, |piece| Some(&piece.before));
         let field = |bytes: &[u8]| number(bytes, place.at.saturating_add(at), size);
-        let (before, after) = (before.as_deref(), self.after(part));
-        after.is_some_and(|after| field(&after) != before.and_then(field))
+        self.after(part).is_some_and(|after| field(after) != before.and_then(field))
     }
 }
 

@@ -3,7 +3,7 @@
 use nvabi_pipeline::model::{Field, Record, RecordKind, Surface, split_array};
 
 use super::super::value;
-use super::tables::Family;
+use super::tables::{Choice, Family};
 
 /// Elements of an array of structs that are entered.
 const ELEMENTS: u64 = 64;
@@ -29,11 +29,25 @@ pub(super) struct Leaf {
     pub(super) size: usize,
     /// Elements; 1 where it is no array.
     pub(super) count: usize,
-    /// Whether it is in no union, or in the member that a rule of the spec says is valid.
-    pub(super) is_valid: bool,
+    /// What makes it valid in the unions that it is in; `None` where no rule of the spec says what does.
+    valid: Option<Vec<Chosen>>,
+}
+
+/// The value of a field by which a member of a union is valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Chosen {
+    at: usize,
+    size: usize,
+    value: u64,
 }
 
 impl Leaf {
+    /// Whether it is in no union, or in the member that is valid in these bytes.
+    pub(super) fn is_valid(&self, bytes: &[u8]) -> bool {
+        let is_chosen = |by: &Chosen| number(bytes, by.at, by.size) == Some(by.value);
+        self.valid.as_ref().is_some_and(|valid| valid.iter().all(is_chosen))
+    }
+
     /// The last part of the path.
     pub(super) fn name(&self) -> &str {
         self.path.rsplit('.').next().unwrap_or_default()
@@ -54,14 +68,13 @@ pub(super) fn number(bytes: &[u8], at: usize, size: usize) -> Option<u64> {
     Some(u64::from_le_bytes(wide))
 }
 
-/// The fields of a type: `bytes` tell which member of a union is valid. A type that is no struct is one field of
-/// the name `.`, as in specs; an unknown one has none.
-pub(super) fn leaves(family: &Family, ty: &str, bytes: &[u8]) -> Vec<Leaf> {
-    let mut walk = Walk { family, bytes, leaves: Vec::new() };
+/// The fields of a type. A type that is no struct is one field of the name `.`, as in specs; an unknown one has none.
+pub(super) fn leaves(family: &Family, ty: &str) -> Vec<Leaf> {
+    let mut walk = Walk { family, leaves: Vec::new() };
     match value::record(&family.facts, ty) {
         Some((surface, name, record)) => {
             let (path, shown) = ("", "");
-            let place = Place { path, shown, base: 0, is_valid: true, member: None, depth: 0 };
+            let place = Place { path, shown, base: 0, valid: Some(&[]), union: None, depth: 0 };
             walk.record(surface, (name, record), place);
         }
         None => {
@@ -74,16 +87,15 @@ pub(super) fn leaves(family: &Family, ty: &str, bytes: &[u8]) -> Vec<Leaf> {
                 offset: 0,
                 size,
                 count: 1,
-                is_valid: true,
+                valid: Some(Vec::new()),
             }));
         }
     }
     walk.leaves
 }
 
-struct Walk<'f, 'b> {
+struct Walk<'f> {
     family: &'f Family,
-    bytes: &'b [u8],
     leaves: Vec<Leaf>,
 }
 
@@ -93,26 +105,48 @@ struct Place<'p> {
     path: &'p str,
     shown: &'p str,
     base: u64,
-    is_valid: bool,
-    /// The valid member of a union, where a rule says which.
-    member: Option<&'p str>,
+    valid: Option<&'p [Chosen]>,
+    /// The rule of the union that this is, where there is one.
+    union: Option<Rule<'p>>,
     depth: usize,
 }
 
-impl<'f> Walk<'f, '_> {
+/// Which member of a union is valid, and where the field is that says so.
+#[derive(Clone, Copy)]
+struct Rule<'f> {
+    choice: &'f Choice,
+    at: usize,
+    size: usize,
+}
+
+impl Rule<'_> {
+    /// What makes a member the valid one: the first of those with its value is.
+    fn chosen(self, member: &str) -> Option<Chosen> {
+        let members = &self.choice.members;
+        let value = *members.get(member)?;
+        let first = members.iter().find(|(_, known)| **known == value)?;
+        (first.0 == member).then_some(Chosen { at: self.at, size: self.size, value })
+    }
+}
+
+impl<'f> Walk<'f> {
     fn record(&mut self, surface: &'f Surface, own: (&str, &'f Record), place: Place<'_>) {
         for field in own.1.fields.iter().filter(|field| field.bits.is_none()) {
             if self.leaves.len() >= FIELDS || place.depth > DEPTH {
                 return;
             }
-            let is_chosen = own.1.kind == RecordKind::Struct || place.member == Some(&field.name);
             let (path, shown) = (joined(place.path, &field.name), joined(place.shown, &field.name));
-            let is_valid = place.is_valid && is_chosen;
-            let here = Place { path: &path, shown: &shown, is_valid, ..place };
+            let valid = match own.1.kind {
+                RecordKind::Struct => place.valid.map(<[_]>::to_vec),
+                RecordKind::Union => place.valid.and_then(|valid| {
+                    let chosen = place.union?.chosen(&field.name)?;
+                    Some([valid, &[chosen]].concat())
+                }),
+            };
+            let here = Place { path: &path, shown: &shown, valid: valid.as_deref(), ..place };
             match surface.records.get_key_value(split_array(&field.canonical).0) {
                 Some((ty, inner)) => {
-                    let member = self.member(own, field, place.base);
-                    let here = Place { member: member.as_deref(), ..here };
+                    let here = Place { union: self.rule(own, field, place.base), ..here };
                     self.elements(surface, field, (ty, inner), here);
                 }
                 None => self.leaf(field, here),
@@ -120,14 +154,12 @@ impl<'f> Walk<'f, '_> {
         }
     }
 
-    /// The member of a union that is valid: a rule of the spec has it by the value of a field beside the union.
-    fn member(&self, (name, record): (&str, &Record), union: &Field, base: u64) -> Option<String> {
+    /// The rule of a union: the spec has it by the value of a field beside the union.
+    fn rule(&self, (name, record): (&str, &Record), union: &Field, base: u64) -> Option<Rule<'f>> {
         let choice = self.family.choice(name, &union.name)?;
         let by = record.fields.iter().find(|field| field.name == choice.by)?;
         let at = usize::try_from(base.checked_add(by.offset)?).ok()?;
-        let value = number(self.bytes, at, usize::try_from(by.size).ok()?)?;
-        let mut members = choice.members.iter();
-        members.find(|(_, known)| **known == value).map(|(member, _)| member.clone())
+        Some(Rule { choice, at, size: usize::try_from(by.size).ok()? })
     }
 
     /// A struct within a struct, or an array of them.
@@ -168,7 +200,7 @@ impl<'f> Walk<'f, '_> {
             offset,
             size,
             count,
-            is_valid: place.is_valid,
+            valid: place.valid.map(<[_]>::to_vec),
         });
     }
 }
@@ -201,8 +233,12 @@ mod tests {
         let facts = lock::read_facts(&folder.join("lock"), &tag).unwrap();
         let mut tables = Tables::default();
         tables.add(facts, spec_of(&specs, &tag).unwrap());
-        let chosen = leaves(tables.family(), ty, bytes).into_iter().filter(choose);
-        chosen.map(|leaf| (leaf.shown, leaf.offset, leaf.size, leaf.count, leaf.is_valid)).collect()
+        let chosen = leaves(tables.family(), ty).into_iter().filter(choose);
+        let all = |leaf: Leaf| {
+            let is_valid = leaf.is_valid(bytes);
+            (leaf.shown, leaf.offset, leaf.size, leaf.count, is_valid)
+        };
+        chosen.map(all).collect()
     }
 
     #[test]

@@ -194,7 +194,7 @@ impl Namer {
         let node = &*ioctl.file.node;
         let before =
             |address, length| bytes_at(&ioctl.pieces, address, length, |p| Some(&p.before));
-        let mut memory = |address, length| before(address, length).unwrap_or_default();
+        let mut memory = |address, length| before(address, length).unwrap_or_default().to_vec();
         let found = parts(tables, node, ioctl.request, ioctl.argument, &mut memory);
         let Some(asked) = found.asked else {
             named.notes = tables.notes(node, ioctl.request);
@@ -278,7 +278,7 @@ impl Namer {
         let detail = named.detail.clone();
         for (at, field) in named.fields.iter_mut().enumerate() {
             let Some(number) = field.number() else { continue };
-            let last = field.name.rsplit(['.', '>']).next().unwrap_or_default();
+            let last = last_part(&field.name);
             let of_class = || Some(family.numbered(ItemKind::Class, number)?.name.clone());
             field.says = match last {
                 "hClass" => of_class(),
@@ -304,7 +304,7 @@ impl Namer {
 
     fn say_fds(&self, ioctl: &Ioctl, named: &mut Named) {
         for field in &mut named.fields {
-            let last = field.name.rsplit(['.', '>']).next().unwrap_or_default().to_lowercase();
+            let last = last_part(&field.name).to_lowercase();
             let is_fd = last.ends_with("fd") || last.ends_with("descriptor");
             let (true, Value::Number(number)) = (is_fd && field.says.is_none(), field.last())
             else {
@@ -401,12 +401,12 @@ pub(super) fn bytes_at(
     address: u64,
     length: u64,
     which: impl Fn(&Piece) -> Option<&Vec<u8>>,
-) -> Option<Vec<u8>> {
+) -> Option<&[u8]> {
     let longest = pieces.iter().filter(|piece| piece.address == address);
     let piece = longest.max_by_key(|piece| piece.before.len())?;
     let bytes = which(piece)?;
     let length = usize::try_from(length).unwrap_or(usize::MAX).min(bytes.len());
-    Some(bytes[..length].to_vec())
+    Some(&bytes[..length])
 }
 
 /// The fields of one piece of memory.
@@ -431,20 +431,16 @@ fn fields(
         named.notes.push(format!("{} of {} bytes of {of} were read", before.len(), part.length));
     }
     let Some(ty) = part.ty else {
-        return named.fields.push(bytes_field(
-            part.prefix.trim_end_matches("->"),
-            &before,
-            after.as_deref(),
-        ));
+        return named.fields.push(bytes_field(part.prefix.trim_end_matches("->"), before, after));
     };
     let Some(size) = family.size(ty).and_then(|size| usize::try_from(size).ok()).filter(|s| *s > 0)
     else {
         return;
     };
-    let function = chosen(family, ty, &before);
+    let function = chosen(family, ty, before);
     let mut out = Leaves { named, handles, function };
     if value::record(&family.facts, ty).is_none() {
-        return out.scalars(ty, part, size, &before, after.as_deref());
+        return out.scalars(ty, part, size, before, after);
     }
     let count = before.len().div_ceil(size);
     for (at, chunk) in before.chunks(size).enumerate().take(ELEMENTS) {
@@ -596,8 +592,15 @@ impl Leaves<'_> {
     }
 }
 
-fn is_status(name: &str) -> bool {
-    let last = name.rsplit(['.', '>']).next().unwrap_or_default();
+/// The last part of a path such as `params->a.b`.
+pub(super) fn last_part(path: &str) -> &str {
+    // By bytes: every field of every call comes by here.
+    let before = path.bytes().rposition(|byte| matches!(byte, b'.' | b'>'));
+    before.map_or(path, |at| &path[at + 1..])
+}
+
+pub(super) fn is_status(name: &str) -> bool {
+    let last = last_part(name);
     last.eq_ignore_ascii_case("status") || last == "rmStatus"
 }
 
@@ -617,9 +620,10 @@ fn status(family: &Family, named: &Named) -> Option<Status> {
 
 /// What the resource manager's oldest call is asked for.
 fn function(family: &Family, number: u32) -> Option<String> {
-    let constants = family.facts.surfaces.get("rm")?.constants.iter();
-    let mut named = constants
-        .filter(|(name, c)| name.starts_with("NVOS32_FUNCTION_") && c.value == i128::from(number));
+    const PREFIX: &str = "NVOS32_FUNCTION_";
+    let constants = &family.facts.surfaces.get("rm")?.constants;
+    let own = constants.range(PREFIX.to_owned()..).take_while(|(name, _)| name.starts_with(PREFIX));
+    let mut named = own.filter(|(_, constant)| constant.value == i128::from(number));
     named.next().map(|(name, _)| name.clone())
 }
 

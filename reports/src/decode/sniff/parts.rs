@@ -1,6 +1,6 @@
 //! Which memory a call names, and what lies there.
 
-use super::leaves::{self, leaves};
+use super::leaves;
 use super::tables::{Family, KnownRequest, Tables};
 use nvabi_pipeline::spec::{HandleMeaning, Item, ItemKind, Named, Pointer};
 
@@ -68,19 +68,24 @@ impl<'t> Roles<'t> {
     pub(super) fn handle(self, path: &str) -> Option<HandleMeaning> {
         let Self::Call(item) = self else { return None };
         let mut own = item.handles.iter();
-        own.find(|(field, _)| without_dimensions(&field.name) == path).map(|(_, means)| *means)
+        own.find(|(field, _)| is_path(&field.name, path)).map(|(_, means)| *means)
     }
 
     /// Whether the call returns a new file descriptor there.
     pub(super) fn opens(self, path: &str) -> bool {
         let Self::Call(item) = self else { return false };
-        item.opens.iter().any(|(field, _)| without_dimensions(&field.name) == path)
+        item.opens.iter().any(|(field, _)| is_path(&field.name, path))
     }
 }
 
 /// The path of a field as a spec writes it, without the `[]` of arrays.
 pub(super) fn without_dimensions(path: &str) -> String {
     path.replace("[]", "")
+}
+
+/// Whether a spec means a field: its path has no `[]`.
+pub(super) fn is_path(said: &str, path: &str) -> bool {
+    said.split("[]").flat_map(str::bytes).eq(path.bytes())
 }
 
 /// All memory of a call.
@@ -230,9 +235,9 @@ impl<'t> Walk<'t, '_> {
         let Some(size) = size.filter(|size| *size > 0 && !roles.fds().is_empty()) else { return };
         let paths: Vec<String> =
             roles.fds().iter().map(|fd| without_dimensions(&fd.name)).collect();
+        let leaves = family.leaves(ty);
         for element in bytes.chunks(size).take(ELEMENTS) {
-            let leaves = leaves(family, ty, element).into_iter();
-            for leaf in leaves.filter(|leaf| paths.contains(&leaf.path)) {
+            for leaf in leaves.iter().filter(|leaf| paths.contains(&leaf.path)) {
                 // NvP64 and 64-bit fields hold descriptors too.
                 let fds = leaf.numbers(element).into_iter().map(|(_, fd)| fd as i32);
                 self.found.fds.extend(fds.filter(|fd| *fd >= 0));

@@ -1,9 +1,11 @@
 //! What there is to name at the chosen tags: requests, commands, classes, status codes.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::super::catalog::{Catalog, Known};
 use super::super::value;
+use super::leaves::{Leaf, leaves};
 use crate::list;
 use nvabi_pipeline::globs;
 use nvabi_pipeline::model::{Facts, builtin, request_size, split_array};
@@ -53,6 +55,8 @@ pub(super) struct Family {
     pub(super) handles: BTreeMap<String, HandleMeaning>,
     /// By the record and the field that is a union of it.
     choices: HashMap<String, Choice>,
+    /// The fields of the types that were asked for: programs make the same calls again and again.
+    leaves: Mutex<HashMap<String, Arc<[Leaf]>>>,
 }
 
 /// Which member of a union is valid.
@@ -108,8 +112,8 @@ impl Tables {
         }
         let statuses = statuses(&facts);
         let (tag, handles) = (facts.tag.clone(), spec.handles.clone());
-        let choices = HashMap::new();
-        let mut family = Family { tag, facts, items, numbers, statuses, handles, choices };
+        let (choices, leaves) = (HashMap::new(), Mutex::default());
+        let mut family = Family { tag, facts, items, numbers, statuses, handles, choices, leaves };
         family.choices = choices_of(&family, spec);
         self.families.push(family);
     }
@@ -230,6 +234,15 @@ impl Family {
         }
         let alias = self.facts.surfaces.values().find_map(|s| Some(s.aliases.get(ty)?.size));
         alias.or_else(|| Some(builtin(ty)?.1))
+    }
+
+    /// The fields of a type.
+    pub(super) fn leaves(&self, ty: &str) -> Arc<[Leaf]> {
+        let mut known = self.leaves.lock().unwrap_or_else(PoisonError::into_inner);
+        match known.get(ty) {
+            Some(leaves) => leaves.clone(),
+            None => known.entry(ty.to_owned()).or_insert(leaves(self, ty).into()).clone(),
+        }
     }
 
     /// Offset and size of a field such as `params.pMemory`.

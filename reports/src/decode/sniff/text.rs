@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::terminal;
 
 use super::super::value::Value;
-use super::named::{Field, Named, shown};
+use super::named::{Field, Named, is_status, last_part, shown};
 
 /// Fields of a line; more are counted, unless all are wanted.
 const FEW: usize = 24;
@@ -55,13 +55,13 @@ fn what(named: &Named) -> String {
 
 fn fields(line: &mut String, named: &Named, full: bool) {
     let said = |field: &&Field| {
-        let is_in_detail = named.status.is_some() && is_status(field);
+        let is_in_detail = named.status.is_some() && is_status(&field.name);
         full || (!is_in_detail && (!is_zero(&field.value) || field.after.is_some()))
     };
     // The detail says it already.
     let has_detail = named.detail.is_some();
     let repeated = |field: &Field| {
-        let last = field.name.rsplit(['.', '>']).next().unwrap_or_default();
+        let last = last_part(&field.name);
         has_detail && matches!(last, "hClass" | "cmd")
     };
     let kept: Vec<&Field> =
@@ -73,11 +73,6 @@ fn fields(line: &mut String, named: &Named, full: bool) {
     if kept.len() > few {
         let _ = write!(line, " … {} more fields", kept.len() - few);
     }
-}
-
-fn is_status(field: &Field) -> bool {
-    let last = field.name.rsplit(['.', '>']).next().unwrap_or_default();
-    last.eq_ignore_ascii_case("status") || last == "rmStatus"
 }
 
 fn is_zero(value: &Value) -> bool {
