@@ -33,8 +33,7 @@ impl Driver {
         let size = self.interface.size(record).ok_or(Status::INVALID_CLASS)?;
         let buffer = Arc::new(self.buffer(size as u64, gpu, Of::System)?);
         self.shown.records.push((Arc::downgrade(&buffer), record.to_owned()));
-        self.shown.written = None;
-        self.refresh_records();
+        self.write_record(&buffer, record);
         Ok(buffer)
     }
 
@@ -47,16 +46,21 @@ impl Driver {
         self.shown.written = Some(Instant::now());
         self.shown.records.retain(|(buffer, _)| buffer.strong_count() > 0);
         for (buffer, record) in self.shown.records.clone() {
-            let Some(buffer) = buffer.upgrade() else { continue };
-            // Nobody is there any more to write what it says.
-            if self.gpus.get(buffer.gpu).is_some_and(|gpu| gpu.is_lost) {
-                continue;
+            if let Some(buffer) = buffer.upgrade() {
+                self.write_record(&buffer, &record);
             }
-            let mut params = Params::of(&self.interface, &record, Vec::new());
-            self.fill_shared(buffer.gpu, &record, &mut params);
-            if let Some(memory) = buffer.memory() {
-                write(memory, params);
-            }
+        }
+    }
+
+    fn write_record(&mut self, buffer: &Buffer, record: &str) {
+        // Nobody is there any more to write what a GPU says that is lost.
+        if self.gpus.get(buffer.gpu).is_some_and(|gpu| gpu.is_lost) {
+            return;
+        }
+        let mut params = Params::of(&self.interface, record, Vec::new());
+        self.fill_shared(buffer.gpu, record, &mut params);
+        if let Some(memory) = buffer.memory() {
+            write(memory, params);
         }
     }
 
