@@ -196,7 +196,10 @@ pub(crate) fn each_inner(expr: &Expr, then: &mut dyn FnMut(&Expr)) {
     match expr {
         Expr::Number(_) | Expr::Value(_) | Expr::Field(_) | Expr::Constant(_) => {}
         Expr::Count(inner) | Expr::Unary(_, inner) => each_inner(inner, then),
-        Expr::Binary(_, left, right) | Expr::ByBit(left, right) => {
+        Expr::Binary(_, left, right)
+        | Expr::ByBit(left, right)
+        | Expr::AtMost(left, right)
+        | Expr::AtLeast(left, right) => {
             each_inner(left, then);
             each_inner(right, then);
         }

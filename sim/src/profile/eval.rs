@@ -67,6 +67,10 @@ fn expression(expr: &Expr, scope: &dyn Scope, depth: usize) -> Result<Datum, Str
         let value = expression(expr, scope, depth)?;
         value.number().ok_or_else(|| "an operand is no number".to_owned())
     };
+    let numbers = |list: &Expr| match expression(list, scope, depth)? {
+        Datum::List(items) => Ok(items.iter().filter_map(Datum::number).collect::<Vec<_>>()),
+        _ => Err("`at_most` and `at_least` are of a list".to_owned()),
+    };
     Ok(Datum::Number(match expr {
         Expr::Number(number) => *number,
         Expr::Value(name) => return scope.value(name, depth + 1),
@@ -84,6 +88,14 @@ fn expression(expr: &Expr, scope: &dyn Scope, depth: usize) -> Result<Datum, Str
             },
             _ => return Err("`by_bit` is of a list".to_owned()),
         },
+        Expr::AtMost(list, limit) => {
+            let (numbers, limit) = (numbers(list)?, number(limit)?);
+            numbers.into_iter().filter(|number| *number <= limit).max().unwrap_or(0)
+        }
+        Expr::AtLeast(list, limit) => {
+            let (numbers, limit) = (numbers(list)?, number(limit)?);
+            numbers.into_iter().filter(|number| *number >= limit).min().unwrap_or(0)
+        }
         Expr::Unary(operator, operand) => expr::unary(*operator, number(operand)?),
         Expr::Binary(operator, left, right) => {
             let (left, right) = (number(left)?, number(right)?);
@@ -94,4 +106,79 @@ fn expression(expr: &Expr, scope: &dyn Scope, depth: usize) -> Result<Datum, Str
             return expression(if number(condition)? != 0 { value } else { other }, scope, depth);
         }
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// Lists, and no other names.
+    struct Lists(BTreeMap<&'static str, Datum>);
+
+    impl Scope for Lists {
+        fn value(&self, name: &str, _: usize) -> Result<Datum, String> {
+            self.0.get(name).cloned().ok_or_else(|| format!("no {name}"))
+        }
+
+        fn field(&self, path: &str) -> Result<i128, String> {
+            Err(format!("no {path}"))
+        }
+
+        fn constant(&self, name: &str) -> Result<i128, String> {
+            Err(format!("no {name}"))
+        }
+    }
+
+    #[test]
+    fn elements_of_lists_are_taken() {
+        let list =
+            |numbers: &[i128]| Datum::List(numbers.iter().copied().map(Datum::Number).collect());
+        let texts =
+            Datum::List(vec![Datum::Text("GRAPHICS".to_owned()), Datum::Text("SW".to_owned())]);
+        let scope = Lists(
+            [
+                ("clocks", list(&[9751, 0, 9501, 5001, 0, 810])),
+                ("none", list(&[])),
+                ("texts", texts),
+                ("number", Datum::Number(7)),
+            ]
+            .into(),
+        );
+        let number = |number| Ok(Datum::Number(number));
+        let text = |text: &str| Ok(Datum::Text(text.to_owned()));
+        let why = |text: &str| Err(text.to_owned());
+        for (given, expected) in [
+            ("by_bit(clocks, 1)", number(9751)),
+            ("by_bit(clocks, 0x24)", number(9501)),
+            ("by_bit(clocks, 1 << 5)", number(810)),
+            // The list ends before it, however far.
+            ("by_bit(clocks, 1 << 6)", number(0)),
+            ("by_bit(clocks, 1 << 63)", number(0)),
+            ("by_bit(clocks, 0)", number(0)),
+            ("by_bit(none, 1)", number(0)),
+            ("by_bit(clocks, 4) / 3", number(3167)),
+            ("by_bit(texts, 2)", text("SW")),
+            ("by_bit(number, 1)", why("`by_bit` is of a list")),
+            ("by_bit(clocks, texts)", why("an operand is no number")),
+            ("by_bit(clocks, other)", why("no other")),
+            ("at_most(clocks, 9751)", number(9751)),
+            ("at_most(clocks, 9750)", number(9501)),
+            ("at_most(clocks, 5100)", number(5001)),
+            ("at_most(clocks, 809)", number(0)),
+            ("at_most(none, 9751)", number(0)),
+            ("at_least(clocks, 9751)", number(9751)),
+            ("at_least(clocks, 5000)", number(5001)),
+            ("at_least(clocks, 1)", number(810)),
+            ("at_least(clocks, 9752)", number(0)),
+            ("at_most(texts, 1)", number(0)),
+            ("at_most(number, 9751)", why("`at_most` and `at_least` are of a list")),
+            ("at_most(clocks, none)", why("an operand is no number")),
+        ] {
+            let value = Value::Expr(expr::parse(given).unwrap());
+            let node = Node { place: super::super::Place::nowhere(), value };
+            assert_eq!(evaluate(&node, &scope, 0), expected, "{given}");
+        }
+    }
 }

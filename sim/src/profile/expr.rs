@@ -20,6 +20,10 @@ pub enum Expr {
     Count(Box<Expr>),
     /// The element of a list that the lowest bit of a mask stands for, or 0: `by_bit(states.memory, @states)`.
     ByBit(Box<Expr>, Box<Expr>),
+    /// The greatest element of a list that is no greater than a number, or 0: `at_most(states.memory, 5100)`.
+    AtMost(Box<Expr>, Box<Expr>),
+    /// The least element that is no less than a number, or 0: `at_least(states.memory, 5000)`.
+    AtLeast(Box<Expr>, Box<Expr>),
     /// An operator before its operand.
     Unary(Unary, Box<Expr>),
     /// An operator between its operands.
@@ -88,6 +92,9 @@ const BINARY: [(&str, u8, Binary); 18] = [
 /// Words for numbers of bytes.
 const UNITS: [(&str, i128); 4] =
     [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
+
+/// A function of a list and a number.
+type OfList = fn(Box<Expr>, Box<Expr>) -> Expr;
 
 /// How deep parentheses and operators may be nested.
 const MAX_DEPTH: usize = 32;
@@ -235,12 +242,18 @@ impl Reader<'_> {
             self.need(")")?;
             return Ok(Expr::Count(Box::new(list)));
         }
-        if word == "by_bit" && self.takes("(") {
-            let list = self.choice()?;
-            self.need(",")?;
-            let mask = self.choice()?;
-            self.need(")")?;
-            return Ok(Expr::ByBit(Box::new(list), Box::new(mask)));
+        for (name, make) in [
+            ("by_bit", Expr::ByBit as OfList),
+            ("at_most", Expr::AtMost),
+            ("at_least", Expr::AtLeast),
+        ] {
+            if word == name && self.takes("(") {
+                let list = self.choice()?;
+                self.need(",")?;
+                let number = self.choice()?;
+                self.need(")")?;
+                return Ok(make(Box::new(list), Box::new(number)));
+            }
         }
         Ok(match word.starts_with(|first: char| first.is_ascii_uppercase()) {
             true => Expr::Constant(word),
@@ -369,6 +382,9 @@ mod tests {
         let list = Box::new(Expr::Value("states".to_owned()));
         let by_bit = Expr::ByBit(list, Box::new(Expr::Field("mask".to_owned())));
         assert_eq!(parse("by_bit(states, @mask)"), Ok(by_bit));
+        let list = Box::new(Expr::Value("states".to_owned()));
+        let at_most = Expr::AtMost(list, Box::new(Expr::Field("limit".to_owned())));
+        assert_eq!(parse("at_most(states, @limit)"), Ok(at_most));
     }
 
     #[test]

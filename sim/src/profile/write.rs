@@ -14,6 +14,8 @@ impl fmt::Display for Expr {
             Self::Field(path) => write!(f, "@{path}"),
             Self::Count(inner) => write!(f, "count({inner})"),
             Self::ByBit(list, mask) => write!(f, "by_bit({list}, {mask})"),
+            Self::AtMost(list, limit) => write!(f, "at_most({list}, {limit})"),
+            Self::AtLeast(list, limit) => write!(f, "at_least({list}, {limit})"),
             Self::Unary(operator, inner) => write!(f, "{}{}", unary(*operator), Operand(inner)),
             Self::Binary(operator, left, right) => {
                 write!(f, "{} {} {}", Operand(left), binary(*operator), Operand(right))
