@@ -2,8 +2,9 @@
 //! (`src/nvidia/src/kernel/gpu/fifo/kernel_channel.c`, `kernel_channel_group_api.c`, `kernel_ctxshare.c`).
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Driver;
 use super::alloc::NewObject;
@@ -393,6 +394,12 @@ impl Driver {
         let now = Instant::now();
         let loads = self.channels.loads.get(&gpu);
         loads.map_or_else(|| Loads::new(now).samples(count, now), |it| it.samples(count, now))
+    }
+
+    /// How long ago a GPU was busy.
+    pub(super) fn busy_ages(&self, gpu: usize) -> Vec<Range<Duration>> {
+        let loads = self.channels.loads.get(&gpu);
+        loads.map(|it| it.busy_ages(Instant::now())).unwrap_or_default()
     }
 
     fn run_channel(&mut self, number: u32, end: Instant) -> bool {

@@ -1,6 +1,7 @@
 //! How busy the parts of a GPU are, and who keeps them busy, as NVML and nvidia-smi show it.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// What a share is told of: NVML speaks of samples of 1/6 s to 1 s.
@@ -41,6 +42,11 @@ impl Busy {
 pub(super) struct Shares {
     pub(super) memory: u32,
     pub(super) graphics: u32,
+}
+
+impl Shares {
+    /// All of it.
+    pub(super) const WHOLE: Self = Self { memory: WHOLE as u32, graphics: WHOLE as u32 };
 }
 
 /// What a program did, or nobody did, until some time.
@@ -99,6 +105,18 @@ impl Loads {
         all.shares(PERIOD)
     }
 
+    /// How long ago a GPU was busy: the times in which it is told to be so, which are whole periods, one late.
+    pub(super) fn busy_ages(&self, now: Instant) -> Vec<Range<Duration>> {
+        const NEXT: Duration = Duration::from_nanos(1);
+        let ages = |number: &u64| {
+            let begin = self.since + PERIOD * (*number as u32 + 1);
+            let began = now.checked_duration_since(begin)?;
+            let ended = now.checked_duration_since(begin + PERIOD);
+            Some(ended.map_or(Duration::ZERO, |ended| ended + NEXT)..began + NEXT)
+        };
+        self.periods.iter().filter_map(|(number, _)| ages(number)).collect()
+    }
+
     /// The last so many samples, the newest last. A sample is of one program: those of one period are told as if they
     /// had worked one after the other, as long as each other.
     pub(super) fn samples(&self, count: usize, now: Instant) -> Vec<Sample> {
@@ -151,6 +169,11 @@ mod tests {
         loads.worked(1, Busy::of(ms(0), true), start + ms(250));
         assert_eq!(shares(&loads, 390), (3500, 1000));
         assert_eq!((shares(&loads, 400), shares(&loads, 900)), ((0, 0), (0, 0)));
+        // It is told to be busy from 200 ms to 400 ms.
+        let busy =
+            |at, age| loads.busy_ages(start + ms(at)).iter().any(|ages| ages.contains(&ms(age)));
+        assert!(!busy(199, 0) && busy(200, 0) && !busy(200, 1) && busy(399, 0) && !busy(400, 0));
+        assert!(!busy(900, 500) && busy(900, 501) && busy(900, 700) && !busy(900, 701));
         // A turn that began before its period counts as no more than all of it.
         loads.worked(1, Busy::of(ms(510), false), start + ms(1010));
         assert_eq!(shares(&loads, 1200), (10_000, 0));

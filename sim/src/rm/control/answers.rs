@@ -19,6 +19,8 @@ struct Asked<'a> {
     driver: &'a Driver,
     view: View,
     params: &'a Params,
+    /// How busy the GPU is, if it is not asked now.
+    shares: Option<Shares>,
 }
 
 /// What a command is about: a GPU, or an instance of it that the client has chosen.
@@ -38,7 +40,7 @@ impl Scope for Asked<'_> {
     fn value(&self, name: &str, depth: usize) -> Result<Datum, String> {
         let View { gpu, instance } = self.view;
         let of_instance = instance.and_then(|it| self.driver.value_of_instance(gpu, it, name));
-        let simulated = || self.driver.simulated(gpu, name).map(Datum::Number);
+        let simulated = || self.driver.simulated(gpu, name, self.shares).map(Datum::Number);
         if let Some(datum) = of_instance.or_else(simulated) {
             return Ok(datum);
         }
@@ -69,15 +71,21 @@ impl Scope for Asked<'_> {
 
 impl Driver {
     /// What happens in the simulator, by the names that profiles have for it.
-    pub(in crate::rm) fn simulated(&self, gpu: usize, name: &str) -> Option<i128> {
+    pub(in crate::rm) fn simulated(
+        &self,
+        gpu: usize,
+        name: &str,
+        shares: Option<Shares>,
+    ) -> Option<i128> {
+        let shares = || shares.unwrap_or_else(|| self.shares(gpu));
         Some(match name {
             "gpu.count" => self.gpus.len() as i128,
             "sim.memory_used" => i128::from(self.used_memory(gpu)),
             "sim.memory_free" => i128::from(self.free_memory(gpu)),
             "sim.instances" => self.gpus.get(gpu).map_or(0, |gpu| gpu.instances.0.len()) as i128,
-            "sim.is_busy" => (self.shares(gpu) != Shares::default()).into(),
-            "sim.memory_busy" => self.shares(gpu).memory.into(),
-            "sim.graphics_busy" => self.shares(gpu).graphics.into(),
+            "sim.is_busy" => (shares() != Shares::default()).into(),
+            "sim.memory_busy" => shares().memory.into(),
+            "sim.graphics_busy" => shares().graphics.into(),
             "sim.microseconds" => i128::from(super::microseconds()),
             "driver.branch" => i128::from(self.version.first().copied().unwrap_or(0)),
             _ => return None,
@@ -130,14 +138,19 @@ impl Driver {
     }
 
     fn value(&self, node: &Node, view: View, params: &Params) -> Result<Datum> {
-        let asked = Asked { driver: self, view, params };
+        let asked = Asked { driver: self, view, params, shares: None };
         evaluate(node, &asked, 0).map_err(|message| Failed::Profile(place(node, &message)))
     }
 
     /// A number that the profile of a GPU has, or what programs made of it.
     pub(in crate::rm) fn number_of(&self, gpu: usize, name: &str) -> Option<i128> {
+        self.number_at(gpu, name, self.shares(gpu))
+    }
+
+    /// The same, when the GPU was so busy.
+    pub(in crate::rm) fn number_at(&self, gpu: usize, name: &str, shares: Shares) -> Option<i128> {
         let params = Params::of(&self.interface, "", Vec::new());
-        let asked = Asked { driver: self, view: gpu.into(), params: &params };
+        let asked = Asked { driver: self, view: gpu.into(), params: &params, shares: Some(shares) };
         asked.value(name, 0).ok()?.number()
     }
 

@@ -147,7 +147,7 @@ impl Machine {
         scope: &dyn Scope,
         depth: usize,
     ) -> Result<Datum, String> {
-        if let Some(number) = self.driver.simulated(0, name) {
+        if let Some(number) = self.driver.simulated(0, name, None) {
             return Ok(Datum::Number(number));
         }
         match name {
