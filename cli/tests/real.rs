@@ -357,6 +357,57 @@ fn clocks_stay_in_the_range_of_the_card() {
     }
 }
 
+/// What one card has and another has not: clocks of the memory to lock, a temperature that fans hold, a slider.
+#[test]
+fn what_a_card_has_can_be_set() {
+    const HOME: &str = "set -e; mem() { $0 --query-gpu=clocks.mem --format=csv,noheader,nounits; }; \
+                        fans() { $0 -q -d TEMPERATURE | sed -n 's/ *GPU Target Temperature *: //p'; }; \
+                        for range in 5000,5100 9000,20000 20000,30000 100,200 9751; do $0 -lmc $range >&2; mem; done; \
+                        $0 -rmc >&2; mem; $0 -gtt 70 >&2; fans; $0 -r >&2; fans; \
+                        $0 boost-slider -l | grep -o 'No supported devices'";
+    const KEPT: &str = "5001\n9501\n9751\n405\n9751\n405\n70 C\n83 C\nNo supported devices\n";
+    const SERVER: &str = "set -e; ask() { $0 boost-slider -l | grep -o 'vboost.*[0-9]' | tr -s ' '; }; ask; \
+                          $0 boost-slider --vboost 3 >&2; ask; $0 -r >&2; ask; $0 -gtt 70 | grep -o 'not supported'; \
+                          $0 -lmc 100,200 | grep -o 'not supported'";
+    const SLID: &str = "vboost 4 0\nvboost 4 3\nvboost 4 0\nnot supported\nnot supported\n";
+    for real in versions() {
+        for (card, script, expected) in [("rtx3090", HOME, KEPT), ("h100", SERVER, SLID)] {
+            let smi = real.smi();
+            let args = ["-c".as_ref(), script.as_ref(), smi.as_os_str()];
+            let seen = real.run(&["--gpu", card], Path::new("sh"), &args);
+            let what = format!("{} {card}: {} {:?}", real.version, seen.out, seen.diagnostics);
+            assert_eq!((seen.code, seen.out.as_str()), (Some(0), expected), "{what}");
+            assert!(!seen.is_told(), "{what}");
+        }
+    }
+}
+
+/// A history of what a card drew, and counters of each lane of its bus.
+#[test]
+fn samples_and_lanes_are_had() {
+    let versions = versions();
+    for (real, card) in pairs(&versions, &CARDS.map(|(card, _)| card)) {
+        let power = values(&real.ask(card, &["-q", "-d", "POWER"]));
+        let of = |name: &str| power.get(&format!("Power Samples/{name}")).map(String::as_str);
+        let mut draws = power.iter().filter(|(name, _)| name.ends_with("Power Draw"));
+        let draw = draws.find(|(_, value)| *value != "N/A").map(|(_, value)| value.as_str());
+        let what = format!("{} {card}: {power:#?}", real.version);
+        let told = (of("Number of Samples"), of("Duration"));
+        assert_eq!(told, (Some("119"), Some("2.36 sec")), "{what}");
+        assert_eq!([of("Max"), of("Min"), of("Avg")], [draw; 3], "{what}");
+        let has_lanes = real.run::<&str>(&[], &real.smi(), &["--help"]).out.contains(" pci ");
+        if !has_lanes {
+            continue;
+        }
+        let lanes = real.ask(card, &["pci", "-gErrCnt"]);
+        let lanes: Vec<&str> = lanes.lines().filter(|line| line.contains("lane ")).collect();
+        // Each has a number, however many the version shows.
+        let is_had = !lanes.is_empty() && lanes.iter().all(|line| line.ends_with(": 0"));
+        assert!(is_had, "{what} {lanes:?}");
+        real.ask(card, &["pci", "-cErrCnt"]);
+    }
+}
+
 /// The clocks of the memory that a card can have, with the highest and the lowest of graphics beside each: in steps of
 /// 15 MHz beside the highest one; beside others the highest alone, for no more is simulated.
 type Clocks = &'static [(u32, u32, u32)];
