@@ -187,6 +187,15 @@ impl Machine {
         (!is_of_simulator(name) && self.made_of(name).is_none()).then_some(name)
     }
 
+    /// What an element of a list is made of, if it is of other values.
+    pub(super) fn element(&self, name: &str, at: usize) -> Option<Expr> {
+        let Some(Value::List(items)) = self.written(name) else { return None };
+        match &items.get(at)?.value {
+            Value::Expr(expr) => Some(expr.clone()),
+            _ => None,
+        }
+    }
+
     /// What a value is made of, where that is other values: `24 * GiB` is none.
     pub(super) fn made_of(&self, name: &str) -> Option<&Expr> {
         let Some(Value::Expr(expr)) = self.written(name) else { return None };

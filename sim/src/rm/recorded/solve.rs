@@ -9,12 +9,15 @@ use super::machine::{Machine, is_of_simulator, is_simulated};
 use super::{Call, Recording};
 use crate::profile::expr::{Binary, Expr, Unary};
 use crate::profile::{
-    Datum, Entry, Filled, Filler, ListUse, Node, Piece, Profile, Scope, Value, evaluate,
+    Datum, Entry, Filled, Filler, ListUse, Node, Piece, Profile, Scope, Value, each_inner, evaluate,
 };
 use crate::rm::interface::{FieldRange, Interface, Params};
 
 /// How deep values may be made of each other.
 const MAX_DEPTH: usize = 32;
+
+/// Elements of a list that masks stand for.
+const MAX_ELEMENTS: usize = 64;
 
 /// What an answer told of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,8 +128,7 @@ impl Solver<'_> {
             (self.machine.params(call, &call.before), self.machine.params(call, &call.after));
         let kept = (self.values.clone(), self.entries.clone());
         for (at, case) in cases.iter().enumerate() {
-            let is_found = (call.status != 0
-                || case.fields.iter().all(|filled| self.field(call, filled, &before, &after)))
+            let is_found = (call.status != 0 || self.fields(call, &case.fields, &before, &after))
                 && self.status(case.fails_with.as_ref(), call.status, &before)
                 && case.only_if.as_ref().is_none_or(|node| self.truth_of(node, true, &before))
                 && cases[..at].iter().all(|earlier| {
@@ -167,6 +169,30 @@ impl Solver<'_> {
             Value::Expr(expr) => self.truth(expr, wanted, before, 0),
             Value::Number(number) => (*number != 0) == wanted,
             _ => false,
+        }
+    }
+
+    /// Finds values for all fields: what one needs, a later one may tell.
+    fn fields(&mut self, call: &Call, fields: &[Filled], before: &Params, after: &Params) -> bool {
+        let kept = (self.values.clone(), self.entries.clone());
+        if fields.iter().all(|filled| self.field(call, filled, before, after)) {
+            return true;
+        }
+        (self.values, self.entries) = kept;
+        let mut left: Vec<&Filled> = fields.iter().collect();
+        loop {
+            let count = left.len();
+            left.retain(|filled| {
+                let kept = (self.values.clone(), self.entries.clone());
+                let is_found = self.field(call, filled, before, after);
+                if !is_found {
+                    (self.values, self.entries) = kept;
+                }
+                !is_found
+            });
+            if left.is_empty() || left.len() == count {
+                return left.is_empty();
+            }
         }
     }
 
@@ -333,8 +359,56 @@ impl Solver<'_> {
                     is_found
                 })
             }
+            Expr::ByBit(list, mask) => self.element(list, mask, expr, target, before, depth),
             _ => self.evaluated(expr, before) == Some(target),
         }
+    }
+
+    /// Whether an expression takes an element of a list that nothing has told yet: those are zero.
+    fn lacks_element(&self, expr: &Expr, before: &Params) -> bool {
+        let mut lacks = false;
+        each_inner(expr, &mut |inner| {
+            lacks |=
+                matches!(inner, Expr::ByBit(..)) && self.evaluated(inner, before).unwrap_or(0) == 0;
+        });
+        lacks
+    }
+
+    /// Lets the element of a list be a number that the lowest bit of a mask stands for. An element that is made of
+    /// another value tells that one, as long as the list has no other elements.
+    fn element(
+        &mut self,
+        list: &Expr,
+        mask: &Expr,
+        whole: &Expr,
+        target: i128,
+        before: &Params,
+        depth: usize,
+    ) -> bool {
+        let bit = self.evaluated(mask, before).map(|mask| mask.trailing_zeros() as usize);
+        let (Some(name), Some(bit)) = (self.machine.own_name(list), bit) else {
+            return self.evaluated(whole, before) == Some(target);
+        };
+        if self.machine.is_changed(name) || target == 0 || bit >= MAX_ELEMENTS {
+            return self.evaluated(whole, before) == Some(target);
+        }
+        if let (None, Some(expr)) = (self.values.get(name), self.machine.element(name, bit)) {
+            return self.number(&expr, target, before, depth);
+        }
+        let mut items = match evaluate(&self.machine.node_of(name), &self.now(before), 0) {
+            Ok(Datum::List(items)) => items,
+            _ => return false,
+        };
+        if let Some(Told { datum: Datum::List(told), .. }) = self.values.get(name) {
+            items.clone_from(told);
+        }
+        items.resize(items.len().max(bit + 1), Datum::Number(0));
+        if items[bit] == Datum::Number(0) {
+            items[bit] = Datum::Number(target);
+            self.values
+                .insert(name.to_owned(), Told { datum: Datum::List(items), is_vague: false });
+        }
+        self.evaluated(whole, before) == Some(target)
     }
 
     fn binary(
@@ -346,7 +420,8 @@ impl Solver<'_> {
         depth: usize,
     ) -> bool {
         let known = |solver: &Self, expr: &Expr| {
-            solver.evaluated(expr, before).filter(|_| solver.is_known(expr))
+            let is_known = solver.is_known(expr) && !solver.lacks_element(expr, before);
+            solver.evaluated(expr, before).filter(|_| is_known)
         };
         let (a, b) = (known(self, left), known(self, right));
         match (operator, a, b) {

@@ -227,6 +227,44 @@ fn identities_and_handles_do_not_enter() {
     }
 }
 
+/// Clocks of performance states come from lists of the card, by the lowest bits of the masks that were asked about.
+#[test]
+fn elements_of_lists_are_found_in_answers() {
+    const STATES: u32 = 0x2080_a060;
+    const CLOCKS: u32 = 0x2080_a06b;
+    let mut masks = vec![0; 0xa518 / 4];
+    for (at, word) in [(0x4, 3), (0x8, 2), (0x10, 1), (0x18, 4), (0x44, 1)] {
+        masks[at / 4] = word;
+    }
+    for (at, mask) in [(0xa18, 4), (0x1420, 0x100)] {
+        masks[at / 4] = mask;
+    }
+    let mut clocks = masks.clone();
+    for (at, clock) in [
+        (0x24, 9_751_000),
+        (0x4c, 2),
+        (0x50, 209_999),
+        (0x54, 2_100_000),
+        (0xa2c, 9_501_000),
+        (0xa58, 1_995_000),
+        (0x1434, 405_000),
+        (0x1460, 420_000),
+    ] {
+        clocks[at / 4] = clock;
+    }
+    let states = call(STATES, &[0; 7], &[0, 0x105, 0, 15, 15, 0, 0]);
+    let made = made(&recording(vec![states, call(CLOCKS, &masks, &clocks)]));
+    for line in [
+        "mask = 261",
+        "memory = [9751, 0, 9501, 0, 0, 0, 0, 0, 405]",
+        "graphics = [2100, 0, 1995, 0, 0, 0, 0, 0, 420]",
+    ] {
+        assert!(made.text.lines().any(|own| own.ends_with(line)), "{line}:\n{}", made.text);
+    }
+    assert!(!made.text.contains("[answers"), "{}", made.text);
+    assert_eq!(made.same, made.compared, "{:?}", made.notes);
+}
+
 /// Whatever was recorded: nothing but a profile, or why there is none.
 #[test]
 fn hostile_recordings_do_no_harm() {
