@@ -1270,6 +1270,35 @@ fn nvml_answers_every_function() {
     }
 }
 
+/// Every function about instances answers where there are some, but for streams of metrics, which are not simulated.
+#[test]
+fn nvml_answers_of_instances() {
+    let script = real_file("instances.py");
+    for real in versions() {
+        let seen = real.run(&["--gpu", "h100"], Path::new("python3"), &[&script]);
+        let what = format!("{}: {} {:?}", real.version, seen.out, seen.diagnostics);
+        assert_eq!(seen.code, Some(0), "{what}");
+        let rows: Vec<Vec<&str>> =
+            seen.out.lines().map(|line| line.split('\t').collect()).collect();
+        assert!(rows.len() > 30, "{what}");
+        for row in &rows {
+            let is_metrics = row[0] == "nvmlGpmMigSampleGet";
+            let expected = if is_metrics { "NOT_SUPPORTED" } else { "SUCCESS" };
+            assert_eq!(row[1], expected, "{}: {what}", row[0]);
+        }
+        // A quarter has two GPCs of 16 SMs, so that another of one slice fits beside the first.
+        for row in [
+            ["nvmlDeviceGetGpuInstanceProfileInfo", "SUCCESS", "[14, 0, 2, 3, 32]"],
+            ["nvmlGpuInstanceGetComputeInstanceProfileInfo", "SUCCESS", "[0, 1, 2, 16]"],
+            ["nvmlGpuInstanceGetComputeInstancePossiblePlacements", "SUCCESS", "[2]"],
+            ["nvmlDeviceGetGpuInstanceId", "SUCCESS", "[5]"],
+            ["nvmlDeviceGetAttributes_v2", "SUCCESS", "[16]"],
+        ] {
+            assert!(rows.iter().any(|own| own == &row), "{row:?}: {what}");
+        }
+    }
+}
+
 /// What tests/real/nvml.txt says of a function: its status by `BRANCH.CARD`, `BRANCH`, `CARD`, or nothing.
 type Statuses<'a> = BTreeMap<&'a str, &'a str>;
 
@@ -1320,11 +1349,8 @@ fn wrong_statuses(
 
 /// Statuses that NVML's documentation does not list, of functions that it describes: all are the library's own answer to
 /// what it was called with, before it asks the driver, but for the last two.
-const UNDOCUMENTED: [&str; 9] = [
-    "nvmlDeviceGetGpuFabricInfo INVALID_ARGUMENT",
-    "nvmlDeviceGetGpuFabricInfoV INVALID_ARGUMENT",
+const UNDOCUMENTED: [&str; 6] = [
     "nvmlDeviceGetGridLicensableFeatures_v4 NOT_SUPPORTED",
-    "nvmlGpmMetricsGet INVALID_ARGUMENT",
     "nvmlGpmMigSampleGet INVALID_ARGUMENT",
     "nvmlVgpuInstanceClearAccountingPids NOT_FOUND",
     "nvmlVgpuTypeGetMaxInstances NOT_SUPPORTED",

@@ -34,7 +34,8 @@ SPECIAL = {
     "nvmlDeviceQueryDrainState": lambda device: [pci(device)],
     "nvmlDeviceModifyDrainState": lambda device: [pci(device), 0],
     "nvmlDeviceRemoveGpu": lambda device: [pci(device)],
-    "nvmlGpmMetricsGet": lambda device: [pynvml.c_nvmlGpmMetricsGet_t(version=1)],
+    "nvmlGpmMetricsGet": lambda device: [pynvml.c_nvmlGpmMetricsGet_t(
+        version=1, numMetrics=1, sample1=pynvml.nvmlGpmSampleAlloc(), sample2=pynvml.nvmlGpmSampleAlloc())],
     "nvmlGpmSampleFree": lambda device: [pynvml.nvmlGpmSampleAlloc()],
     "nvmlGpmSampleGet": lambda device: [device, pynvml.nvmlGpmSampleAlloc()],
     "nvmlGpmMigSampleGet": lambda device: [device, 0, pynvml.nvmlGpmSampleAlloc()],
@@ -47,6 +48,19 @@ SPECIAL = {
     "nvmlDeviceSetVgpuSchedulerState": lambda device: [device, ctypes.create_string_buffer(256)],
     "nvmlSetVgpuVersion": lambda device: [ctypes.create_string_buffer(64)],
     "nvmlDeviceRegisterEvents": lambda device: [device, 8, pynvml.nvmlEventSetCreate()],
+    "nvmlDeviceGetCapabilities": lambda device: [device, record("c_nvmlDeviceCapabilities_v1_t")],
+    "nvmlDeviceGetClockOffsets": lambda device: [device, record("c_nvmlClockOffset_t", version=0x1000018)],
+    "nvmlDeviceSetClockOffsets": lambda device: [device, record("c_nvmlClockOffset_t", version=0x1000018)],
+    "nvmlDeviceGetGpuFabricInfo": lambda device: [device, record("c_nvmlGpuFabricInfo_t")],
+    "nvmlDeviceGetGpuFabricInfoV": lambda device: [device, record("c_nvmlGpuFabricInfo_v2_t")],
+    "nvmlDeviceGetPciInfoExt": lambda device: [device, record("nvmlPciInfoExt_v1_t", version=0x1000040)],
+    "nvmlDeviceGetSramEccErrorStatus": lambda device: [device, record("c_nvmlEccSramErrorStatus_v1_t")],
+    "nvmlSystemGetConfComputeSettings": lambda device: [record("c_nvmlSystemConfComputeSettings_v1_t")],
+    # What the fans hold, in degrees: NVML_TEMPERATURE_THRESHOLD_ACOUSTIC_CURR.
+    "nvmlDeviceSetTemperatureThreshold": lambda device: [device, 5, 80],
+    "nvmlDeviceSetPowerManagementLimit_v2": lambda device: [
+        device, 0, pynvml.nvmlDeviceGetPowerManagementDefaultLimit(device)],
+    "nvmlDeviceSetNvLinkDeviceLowPowerThreshold": lambda device: [device, 1],
 }
 # Functions that call an older or newer one where they are told a version.
 VERSIONS = (
@@ -71,6 +85,14 @@ PLAIN = {
 def errors():
     found = {getattr(pynvml, name): name[len("NVML_ERROR_"):] for name in dir(pynvml) if name.startswith("NVML_ERROR_")}
     return {0: "SUCCESS", **found}
+
+
+def record(name, **fields):
+    """Where a record of a name is: those that have a version say it."""
+    made = getattr(pynvml, name)()
+    for field, value in fields.items():
+        setattr(made, field, value)
+    return ctypes.byref(made)
 
 
 def pci(device):
@@ -133,7 +155,10 @@ def text(value):
         return value.decode(errors="replace")
     fields = getattr(value, "_fields_", None)
     if fields is not None:
-        return {name: text(getattr(value, name)) for name, *_ in fields}
+        # A time is another one in each run, and so is what was in memory: of a union 32 bits are always written.
+        names = [name for name, *_ in fields if name != "timeStamp"]
+        names = ["uiVal"] if "uiVal" in names else names
+        return {name: text(getattr(value, name)) for name in names}
     if isinstance(value, (list, tuple)):
         return [text(item) for item in value]
     return value if isinstance(value, (int, float, str, dict, type(None))) else type(value).__name__
@@ -191,4 +216,5 @@ def main():
             print(symbol, names.get(statuses[-1], statuses[-1]) if statuses else "ARGUMENTS", why, sep="\t", flush=True)
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
