@@ -1,13 +1,14 @@
 """While programs launch kernels or copy, NVML and nvidia-smi show that the GPU is busy and with whose work; that it is
 at rest when they have ended; and how busy each one kept it.
 
-A busy GPU has its highest clock, a state near P0, more power and heat, and nothing that keeps its clock down.
+A busy GPU has its highest clock, a state near P0, more power, voltage and heat, and nothing that keeps its clock down.
 
     busy.py PTX
 
 What is otherwise ends it with 1 and says what.
 """
 import os
+import re
 import subprocess
 import sys
 import time
@@ -50,6 +51,13 @@ def monitored(process):
     return [tuple(row[3:5]) for row in rows if row[1] == str(process)]
 
 
+def voltage():
+    """In mV; 0 where the card shows none."""
+    out = subprocess.run([SMI, "-q", "-d", "VOLTAGE"], check=True, capture_output=True, text=True).stdout
+    found = re.search(r"Graphics *: ([0-9.]+) mV", out)
+    return float(found[1]) if found else 0
+
+
 def set_clock():
     """A clock for applications, below the highest one; None where the card has none."""
     memory = pynvml.nvmlDeviceGetMaxClockInfo(device, pynvml.NVML_CLOCK_MEM)
@@ -63,7 +71,7 @@ def set_clock():
 
 def watch(program):
     """What is shown while a program keeps the GPU busy, until it ends."""
-    begin, busy, most, rows, own = time.time_ns() // 1000, [], 0, [], []
+    begin, busy, most, rows, own, volts = time.time_ns() // 1000, [], 0, [], [], []
     while program.poll() is None:
         rates = pynvml.nvmlDeviceGetUtilizationRates(device)
         now = max(rates.gpu, rates.memory)
@@ -72,12 +80,13 @@ def watch(program):
             own += of_program(program.pid, begin)
         if now > 50 and len(rows) < 3:
             rows += monitored(program.pid)
+            volts = volts if volts and volts[-1] > low else [*volts, voltage()]
         most = max(most, now)
         time.sleep(0.05)
-    return busy, most, own, rows
+    return busy, most, own, rows, volts
 
 
-rest = shown()
+rest, low = shown(), voltage()
 if rest[4] != 1:
     sys.exit(f"at rest the GPU is at {rest}")
 for what, words in ("kernels", [sys.argv[1]]), ("copies", []):
@@ -85,7 +94,7 @@ for what, words in ("kernels", [sys.argv[1]]), ("copies", []):
         highest = set_clock() or highest
     script = os.path.join(here, f"{what}.py")
     program = subprocess.Popen([sys.executable, script, *words], stdout=subprocess.DEVNULL)
-    busy, most, own, rows = watch(program)
+    busy, most, own, rows, volts = watch(program)
     # It is that of a sample of 200 ms.
     time.sleep(0.5)
     left = pynvml.nvmlDeviceGetUtilizationRates(device)
@@ -95,6 +104,12 @@ for what, words in ("kernels", [sys.argv[1]]), ("copies", []):
         sys.exit(f"at rest the GPU is at {rest}, after {what} at {shown()}")
     if not any(it[0] <= 2 and it[1] == highest and it[2] > rest[2] and it[3] > rest[3] and it[4] == 0 for it in busy):
         sys.exit(f"of {highest} MHz the GPU that is busy with {what} was at {busy}, and at rest at {rest}")
+    if max(volts, default=0) <= low and low > 0:
+        sys.exit(f"at rest {low} mV, with {what} {volts}")
+    # The last of them are after the program.
+    drawn = [it.sampleValue.uiVal for it in pynvml.nvmlDeviceGetSamples(device, pynvml.NVML_TOTAL_POWER_SAMPLES, 0)[1]]
+    if max(drawn) <= rest[2] or min(drawn) != rest[2] or drawn[-1] != rest[2]:
+        sys.exit(f"at rest {rest[2]} mW, and {what} drew {drawn}")
     if not any(memory > 0 for _, memory in own) or any(max(it) > 100 for it in own):
         sys.exit(f"{what} kept the GPU busy by {own}")
     if not any(memory not in ("-", "0") for _, memory in rows):
