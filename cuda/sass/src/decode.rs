@@ -115,7 +115,7 @@ pub enum Value {
         bank: ConstantBank,
         /// The register that is added.
         index: Option<Address>,
-        /// In bytes.
+        /// In bytes, modulo 64 KiB: as nvdisasm writes it, negative in the upper half of a bank.
         offset: i64,
     },
     /// `[base + uniform + offset]`.

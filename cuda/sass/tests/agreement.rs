@@ -30,7 +30,9 @@ fn our_kernels_have_the_text_of_nvdisasm() {
     let cuda = toolkit();
     let scratch = scratch("kernels");
     let mut agreement = Agreement::new(&cuda, &scratch);
-    for kernel in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../kernels/ptx")).unwrap() {
+    let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels");
+    let folders = ["ptx", "by-hand"].map(|folder| fs::read_dir(kernels.join(folder)).unwrap());
+    for kernel in folders.into_iter().flatten() {
         let kernel = kernel.unwrap().path();
         let text = fs::read_to_string(&kernel).unwrap();
         for arch in Arch::ALL {

@@ -21,6 +21,9 @@ const STACK: u64 = 1024;
 /// Bytes of `__constant__` variables that a GPU has.
 const MAX_CONSTANTS: u64 = 64 << 10;
 
+/// Where parameters begin in bank 0 where the cubin does not say: up to Ada, and since.
+const FIRST_PARAMETER: [usize; 2] = [0x160, 0x210];
+
 /// Functions of the driver, by their names.
 const BUILTINS: [(&str, Builtin); 4] = [
     ("vprintf", Builtin::Printf),
@@ -86,8 +89,8 @@ struct Loader<'a> {
 impl<'a> Loader<'a> {
     fn new(object: Object<'a>, memory: &'a mut Memory) -> Result<Self, LoadError> {
         let bytes = object.sections.iter().map(|section| section.bytes.to_vec()).collect();
-        let program =
-            Program { first_parameter: first_parameter(object.arch), ..Program::default() };
+        let is_hopper = object.arch >= nvabi_sass::Arch::Sm90;
+        let program = Program { is_hopper, ..Program::default() };
         let (code, addresses) = (BTreeMap::new(), BTreeMap::new());
         Ok(Self { object, memory, program, bytes, code, addresses, builtins: 0 })
     }
@@ -293,6 +296,7 @@ impl<'a> Loader<'a> {
             let at = usize::try_from(symbol.value / 16).unwrap_or(usize::MAX);
             let mut kernel = Kernel {
                 first: first.saturating_add(at),
+                first_parameter: FIRST_PARAMETER[usize::from(self.program.is_hopper)],
                 local_size: STACK,
                 registers,
                 ..Kernel::default()
@@ -322,7 +326,7 @@ impl<'a> Loader<'a> {
                 let mine = is_own || word(0) == symbol as u64;
                 match attribute {
                     attribute::PARAMETERS if is_own => {
-                        self.program.first_parameter = number(value, 4, 2) as usize;
+                        kernel.first_parameter = number(value, 4, 2) as usize;
                         kernel.param_bytes = number(value, 6, 2);
                     }
                     attribute::PARAMETER if is_own => {
@@ -409,11 +413,6 @@ pub(super) fn join_loops(code: &mut [Instruction]) {
         });
         load.take(1).for_each(|strong| *strong = true);
     }
-}
-
-/// Where parameters begin in bank 0 where the cubin does not say.
-fn first_parameter(arch: nvabi_sass::Arch) -> usize {
-    if arch >= nvabi_sass::Arch::Sm90 { 0x210 } else { 0x160 }
 }
 
 fn set(word: u128, start: u32, length: u32, value: u64) -> u128 {

@@ -36,6 +36,9 @@ const CODE: u64 = 1 << 47;
 /// Banks of constants: parameters and launch, the compiler's literals, and `__constant__` variables.
 pub(crate) const BANKS: usize = 8;
 
+/// Bytes of the largest bank. Instructions have the lowest 16 bits of an offset, which nvdisasm writes with a sign.
+pub(crate) const BANK_BYTES: i64 = 1 << 16;
+
 /// Where bank 0 says where the system's part of shared memory is, up to Ada. Later it is at the start.
 pub(crate) const RESERVED_SHARED: usize = 0x124;
 
@@ -51,8 +54,8 @@ pub(crate) struct Program {
     pub(crate) variables: Vec<u64>,
     /// Address and size of what bank 3 holds.
     pub(crate) constants: (u64, u64),
-    /// Where the parameters are in bank 0.
-    pub(crate) first_parameter: usize,
+    /// Whether bank 0 is as it is since Hopper.
+    pub(crate) is_hopper: bool,
     /// Bytes that one cell of the shared memory's shadow stands for.
     pub(crate) shared_grain: u32,
     /// Whether code asks where the system's part of shared memory is.
@@ -96,6 +99,8 @@ pub(crate) struct Kernel {
     pub(crate) first: usize,
     pub(crate) params: Vec<(u64, u64)>,
     pub(crate) param_bytes: u64,
+    /// Where the parameters are in bank 0: more than 4 KiB of them begin elsewhere, up to Ada.
+    pub(crate) first_parameter: usize,
     pub(crate) shared_size: u64,
     pub(crate) max_threads: Option<u64>,
     /// Bytes of local memory of a thread, from its first address on and up to its last.

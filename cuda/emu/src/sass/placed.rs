@@ -7,7 +7,7 @@ use nvabi_sass::{Arch, ConstantBank, Value};
 
 use super::decode::decode;
 use super::load::{join_loops, shared_grain};
-use super::{Instruction, Op, Predicate, Program, Section};
+use super::{BANK_BYTES, Instruction, Op, Predicate, Program, Section};
 use crate::error::{LoadError, load_error};
 use crate::memory::Memory;
 
@@ -142,7 +142,7 @@ impl Found<'_> {
     }
 
     fn constant(&self, bank: usize, offset: i64) -> Option<u64> {
-        let bytes = self.banks.get(bank)?.get(usize::try_from(offset).ok()?..)?;
+        let bytes = self.banks.get(bank)?.get(offset.rem_euclid(BANK_BYTES) as usize..)?;
         bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
     }
 

@@ -6,6 +6,7 @@
 #[macro_use]
 extern crate nvabi_test;
 
+mod banks;
 mod bare;
 mod classic;
 mod control;

@@ -11,7 +11,7 @@ use super::warp::{Warp, ZEROS};
 use crate::lanes::mbarrier;
 use crate::program::{Rmw, Space, WINDOW_SHIFT};
 use crate::report::{EventKind, FindingKind};
-use crate::sass::{Address, Op, Row, Source};
+use crate::sass::{Address, BANK_BYTES, Op, Row, Source};
 
 impl Warp<'_> {
     /// The address that each lane accesses.
@@ -292,10 +292,13 @@ impl Warp<'_> {
         let bytes = self.code.banks.get(*bank).map_or(&[][..], Vec::as_slice);
         let (mut low, mut high) = (ZEROS, ZEROS);
         for lane in lanes_of(mask) {
-            let at = i64::from(index[lane] as i32).wrapping_add(*offset);
-            let end =
-                usize::try_from(at).ok().and_then(|at| Some(at..at.checked_add(*width as usize)?));
-            let Some(word) = end.and_then(|range| bytes.get(range)) else {
+            // Of a negative sum the offset is one of the upper half of a bank.
+            let at = match i64::from(index[lane] as i32) + *offset {
+                at @ ..0 => at + BANK_BYTES,
+                at => at,
+            };
+            let range = usize::try_from(at).ok().map(|at| at..at + *width as usize);
+            let Some(word) = range.and_then(|range| bytes.get(range)) else {
                 let message = format!(
                     "{width} bytes at c[{bank:#x}][{at:#x}], which has {} bytes",
                     bytes.len()

@@ -29,8 +29,6 @@ mod bank0 {
     pub(super) const MULTIPROCESSORS: usize = 0x10c;
     /// Bytes of shared memory that are the system's and count as the kernel's.
     pub(super) const SYSTEM_SHARED: usize = 0x114;
-    /// Where parameters begin up to Ada.
-    pub(super) const PARAMETERS: usize = 0x160;
     /// %envreg0 up to Ada, and since.
     pub(super) const ENVIRONMENT: usize = 0x88;
     pub(super) const ENVIRONMENT_OF_HOPPER: usize = 0x40;
@@ -59,7 +57,7 @@ impl<'a> SassCode<'a> {
         id: u64,
     ) -> Self {
         let mut banks: [Vec<u8>; BANKS] = Default::default();
-        let first = program.first_parameter;
+        let first = kernel.first_parameter;
         let mut bank = vec![0; first.max(bank0::SYSTEM_SHARED + 4)];
         let mut put = |at: usize, bytes: &[u8]| bank[at..at + bytes.len()].copy_from_slice(bytes);
         for axis in 0..3 {
@@ -72,7 +70,7 @@ impl<'a> SassCode<'a> {
         put(bank0::DYNAMIC_SHARED, &launch.shared_bytes.to_le_bytes());
         put(bank0::GRID_ID, &id.to_le_bytes());
         put(bank0::MULTIPROCESSORS, &1u32.to_le_bytes());
-        if first > bank0::PARAMETERS {
+        if program.is_hopper {
             put(bank0::SYSTEM_SHARED, &(RESERVED_SHARED_BYTES as u32).to_le_bytes());
         }
         bank.truncate(first);
@@ -94,7 +92,7 @@ impl<'a> SassCode<'a> {
 
     /// Says where blocks of a cooperative launch meet: %envreg1 has the upper half, %envreg2 the lower one.
     pub(crate) fn meet_at(&mut self, workspace: u64) {
-        let environment = match self.program.first_parameter > bank0::PARAMETERS {
+        let environment = match self.program.is_hopper {
             true => bank0::ENVIRONMENT_OF_HOPPER,
             false => bank0::ENVIRONMENT,
         };

@@ -10,8 +10,8 @@ mod warp;
 use nvabi_sass::{ConstantBank, Modifier, Op as Name, Value};
 
 use super::{
-    BANKS, Bits, Compute, Function, Halves, Instruction, Modes, Native, Op, Operand, Predicate,
-    Row, Source, TRUE, Target, ZERO, compute::integers as native,
+    BANK_BYTES, BANKS, Bits, Compute, Function, Halves, Instruction, Modes, Native, Op, Operand,
+    Predicate, Row, Source, TRUE, Target, ZERO, compute::integers as native,
 };
 use crate::lanes::{Opcode, lookup};
 
@@ -219,10 +219,10 @@ impl Decoder<'_> {
             }
             Value::Constant { bank: ConstantBank::Number(bank), index: None, offset } => {
                 let bank = usize::from(bank);
-                if bank >= BANKS || offset < 0 {
-                    return Err(format!("there is no c[{bank:#x}][{offset:#x}]"));
+                if bank >= BANKS {
+                    return Err(format!("there is no bank {bank}"));
                 }
-                let offset = offset as usize;
+                let offset = offset.rem_euclid(BANK_BYTES) as usize;
                 let at = |offset| Source::Constant { bank, offset };
                 (at(offset), wide.then(|| at(offset + 4)))
             }
