@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Puts CUDA 12.4 with NVIDIA's own compiler into a folder, as toolkit13.sh does with 13: for programs that run on drivers
 # of CUDA 12. nvcc and what it calls are Debian's; headers, libdevice, NVRTC and the runtime come from PyPI. The static
-# runtime is that of 12.9, as older packages have none. 210 MB; nothing is installed. Does nothing where the folder is
-# there.
+# runtime is that of 12.9, as older packages have none. The device runtime (libcudadevrt.a), which a program that launches
+# kernels from kernels needs, is empty: this nvlink refuses that of 12.9, and that of 12.4 is in Debian's nvidia-cuda-dev
+# alone, of 934 MB. 210 MB; nothing is installed. Does nothing where the folder is there.
 #
 #     cuda/toolkit12.sh DIR
 #     DIR/bin/nvcc -arch=sm_80 program.cu -o program
@@ -41,7 +42,10 @@ mkdir -p "$cuda/bin" "$cuda/include" "$cuda/lib64" "$cuda/nvvm/bin"
 for part in "$work"/wheels/nvidia/*/; do
     cp -r "$part"include/. "$cuda/include/" 2>/dev/null || true
 done
-cp "$work"/wheels/nvidia/cuda_{runtime,nvrtc}/lib/lib* "$work"/static/nvidia/cuda_runtime/lib/*.a "$cuda/lib64/"
+cp "$work"/wheels/nvidia/cuda_{runtime,nvrtc}/lib/lib* "$cuda/lib64/"
+cp "$work"/static/nvidia/cuda_runtime/lib/lib{cudart_static,culibos}.a "$cuda/lib64/"
+# nvcc links every program with it.
+printf '!<arch>\n' >"$cuda/lib64/libcudadevrt.a"
 cp -r "$work/wheels/nvidia/cuda_nvcc/nvvm/libdevice" "$cuda/nvvm/"
 # /usr/bin/nvcc is Debian's script, which calls this one.
 for tool in bin2c cudafe++ fatbinary nvlink ptxas; do

@@ -65,7 +65,9 @@ class Simulator:
     def lacks(self, library):
         if library == "cuda":
             return False
-        return not any((self.options.cuda / "lib64" / f"lib{library}{end}").exists() for end in (".so", ".a", "_static.a"))
+        # An archive of nothing has the eight bytes of every archive.
+        files = (self.options.cuda / "lib64" / f"lib{library}{end}" for end in (".so", ".a", "_static.a"))
+        return not any(file.exists() and file.stat().st_size > 8 for file in files)
 
     def command(self, gpus):
         machine = ["--tag", self.options.real.name, "--gpu", self.options.gpu, "--gpus", str(gpus)]
