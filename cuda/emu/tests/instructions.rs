@@ -1227,6 +1227,22 @@ fn uniform_registers() {
     }
 }
 
+/// The second of three signs is a uniform register's: of those that are set with the third alone, and with all.
+#[test]
+fn signs_of_a_uniform_register_are_predicates() {
+    let word = 0xc1f | ALWAYS | 4 << 24 | 4 << 32 | 8 << 64 | bits(91, 1) | OUT;
+    let word = word | bits(72, 0x02) | bits(16, 0x80);
+    let text = "PLOP3.LUT P0, P1, R4.SIGN, UR4.SIGN, R8.SIGN, 0x2, 0x80";
+    assert_eq!(decode(Arch::Sm90, word, 0).unwrap().to_string(), text);
+    let set = u64::from(u32::MAX);
+    for (sources, predicates) in
+        [([0, 1, set], 1), ([set, 1 << 31, set], 2), ([0, 1 << 31, set], 0), ([set, 1, set], 0)]
+    {
+        let lanes = run_all(Arch::Sm90, &[to_uniform(4, 6), word], sources);
+        assert!(lanes.iter().all(|lane| lane[2] & 3 == predicates), "{sources:x?}: {lanes:x?}");
+    }
+}
+
 /// UP1 is whether UR4 and UR6 are the same, UP2 whether they are not; the others stay false.
 #[test]
 fn uniform_predicates_in_a_register() {
