@@ -68,7 +68,7 @@ pub use report::{
     Event, EventKind, Finding, FindingKind, Report, Severity, SourceLocation, WarpEvents,
 };
 pub use texture::{
-    Addressing, ChannelSource, Image, Layout, MipmapSampler, NoTexture, Rows, Sampler, Texel,
-    TexelKind, Texture, Textures,
+    Addressing, ChannelSource, Comparison, Image, Layout, MipmapSampler, NoTexture, Rows, Sampler,
+    Texel, TexelKind, Texture, Textures,
 };
 pub use time::Time;

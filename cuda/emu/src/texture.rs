@@ -1,6 +1,7 @@
 //! Textures and surfaces: where their texels are, and what a texture makes of coordinates. Pure but for the
 //! function that reads texels.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt::Debug;
 
@@ -155,6 +156,31 @@ pub struct Sampler {
     pub border: [u32; 4],
     /// Which levels of a mipmap are read.
     pub mipmap: MipmapSampler,
+    /// How a read that gives a depth compares it with texels.
+    pub comparison: Option<Comparison>,
+}
+
+/// What must hold of a depth, beside a texel's: in the order of bits as samplers have them, so that 0 never holds, and 7
+/// always, of no numbers as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Comparison {
+    /// It is less.
+    pub less: bool,
+    /// It is equal.
+    pub equal: bool,
+    /// It is greater.
+    pub greater: bool,
+}
+
+impl Comparison {
+    fn holds(self, depth: f32, texel: f32) -> bool {
+        match depth.partial_cmp(&texel) {
+            Some(Ordering::Less) => self.less,
+            Some(Ordering::Equal) => self.equal,
+            Some(Ordering::Greater) => self.greater,
+            None => self.less && self.greater,
+        }
+    }
 }
 
 /// Which levels of a mipmap are read. By default the first alone.
@@ -295,13 +321,15 @@ impl AccessKind {
     }
 }
 
-/// Where a lane reads: the layer, the coordinates, how many texels beside them, and the level.
+/// Where a lane reads: the layer, the coordinates, how many texels beside them, and the level; and the depth that texels
+/// are compared with.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Place {
     pub(crate) layer: u32,
     pub(crate) at: [f64; 3],
     pub(crate) offset: [i64; 3],
     pub(crate) level: Level,
+    pub(crate) depth: Option<f32>,
 }
 
 /// Which level of a mipmap is read.
@@ -431,7 +459,7 @@ impl Texture {
     fn sample_image<E>(
         &self,
         shape: Shape,
-        Place { layer, at, offset, .. }: Place,
+        Place { layer, at, offset, depth, .. }: Place,
         mut read: impl FnMut(u64, u64) -> Result<u64, E>,
     ) -> Result<[u32; 4], E> {
         let (face, at) = if shape.cube { cube_face(at) } else { (0, at) };
@@ -448,7 +476,11 @@ impl Texture {
             false => [(Some(0), 1.0), (None, 0.0)],
         });
         if !self.is_number() {
-            return Ok(self.in_order(self.channels(taps.map(|taps| taps[0].0), &mut read)?));
+            return Ok(self.in_order(self.channels(
+                taps.map(|taps| taps[0].0),
+                depth,
+                &mut read,
+            )?));
         }
         let mut sum = [0.0f32; 4];
         for (x, weight_x) in taps[0] {
@@ -458,7 +490,7 @@ impl Texture {
                     if weight == 0.0 {
                         continue;
                     }
-                    let channels = self.channels([x, y, z], &mut read)?;
+                    let channels = self.channels([x, y, z], depth, &mut read)?;
                     for (sum, value) in sum.iter_mut().zip(channels.map(f32::from_bits)) {
                         // One alone stays what it is, infinities and NaNs as well.
                         *sum = if weight == 1.0 { value } else { *sum + weight * value };
@@ -474,7 +506,7 @@ impl Texture {
         &self,
         shape: Shape,
         channel: usize,
-        Place { layer, at, offset, .. }: Place,
+        Place { layer, at, offset, depth, .. }: Place,
         mut read: impl FnMut(u64, u64) -> Result<u64, E>,
     ) -> Result<[u32; 4], E> {
         let plane = if shape.layered { layer.min(self.image.size[2].saturating_sub(1)) } else { 0 };
@@ -483,7 +515,7 @@ impl Texture {
         for (out, (x, y)) in
             out.iter_mut().zip([(0, 1), (1, 1), (1, 0), (0, 0)].map(|(i, j)| (x[i].0, y[j].0)))
         {
-            *out = self.in_order(self.channels([x, y, Some(plane)], &mut read)?)[channel];
+            *out = self.in_order(self.channels([x, y, Some(plane)], depth, &mut read)?)[channel];
         }
         Ok(out)
     }
@@ -494,16 +526,24 @@ impl Texture {
         kind == TexelKind::Float || self.sampler.to_numbers && bits < 32
     }
 
-    /// The channels of a texel, or of the border: bits of `f32`, or integers.
+    /// The channels of a texel, or of the border: bits of `f32`, or integers. Compared with a depth, each is 1 or 0.
     fn channels<E>(
         &self,
         at: [Option<u32>; 3],
+        depth: Option<f32>,
         read: &mut impl FnMut(u64, u64) -> Result<u64, E>,
     ) -> Result<[u32; 4], E> {
-        let [Some(x), Some(y), Some(z)] = at else { return Ok(self.sampler.border) };
         let (texel, is_number) = (self.image.texel, self.is_number());
         let value = |raw| if is_number { texel.number(raw).to_bits() } else { texel.integer(raw) };
-        Ok(self.image.texel([x, y, z], read)?.map(value))
+        let channels = match at {
+            [Some(x), Some(y), Some(z)] => self.image.texel([x, y, z], read)?.map(value),
+            _ => self.sampler.border,
+        };
+        let (Some(comparison), Some(depth)) = (self.sampler.comparison, depth) else {
+            return Ok(channels);
+        };
+        let holds = |channel| comparison.holds(depth, f32::from_bits(channel));
+        Ok(channels.map(|channel| f32::from(u8::from(holds(channel))).to_bits()))
     }
 
     /// The channels of a read, of those of a texel.
@@ -672,6 +712,7 @@ mod tests {
             normalized: false,
             border: [9; 4],
             mipmap: MipmapSampler::default(),
+            comparison: None,
         };
         Texture { image, sampler }
     }
@@ -711,6 +752,42 @@ mod tests {
         let steps: Vec<f32> = (0..64).map(|step| 1.5 + step as f32 / 256.0).collect();
         let ends = steps.iter().map(|x| f32::from_bits(sample(&line, &bytes, f64::from(*x))));
         assert!(ends.into_iter().all(|value| value == 0.1));
+    }
+
+    #[test]
+    fn texels_are_compared_with_a_depth_before_they_are_weighed() {
+        let mut line = texture(TexelKind::Float, 32, 4);
+        line.sampler.border = [f32::NAN.to_bits(); 4];
+        line.sampler.addressing = [Addressing::Border; 3];
+        let texels = [1.0_f32, 2.0, 3.0, f32::NAN];
+        let read = |at: u64, _| -> Result<u64, ()> { Ok(texels[at as usize / 4].to_bits().into()) };
+        let at = |line: &Texture, x, depth| {
+            let place = Place { at: [x, 0.0, 0.0], depth, ..Place::default() };
+            f32::from_bits(line.sample(FLAT, place, read).unwrap()[0])
+        };
+        // Never, less, equal, less or equal, greater, not equal, greater or equal, always: of 2 with 1, 2, 3 and none.
+        for (bits, expected) in [
+            (0, [0.0, 0.0, 0.0, 0.0, 0.0]),
+            (1, [0.0, 0.0, 1.0, 0.0, 0.0]),
+            (2, [0.0, 1.0, 0.0, 0.0, 0.0]),
+            (3, [0.0, 1.0, 1.0, 0.0, 0.0]),
+            (4, [1.0, 0.0, 0.0, 0.0, 0.0]),
+            (5, [1.0, 0.0, 1.0, 1.0, 1.0]),
+            (6, [1.0, 1.0, 0.0, 0.0, 0.0]),
+            (7, [1.0; 5]),
+        ] {
+            let [less, equal, greater] = [1, 2, 4].map(|bit| bits & bit != 0);
+            line.sampler.comparison = Some(Comparison { less, equal, greater });
+            let found = [0.0, 1.0, 2.0, 3.0, 4.0].map(|x| at(&line, x, Some(2.0)));
+            assert_eq!(found, expected, "{bits}");
+        }
+        line.sampler.linear = true;
+        line.sampler.comparison = Some(Comparison { less: true, equal: false, greater: false });
+        assert_eq!(at(&line, 2.25, Some(2.0)), 0.75);
+        // Without a depth, or a comparison, they are what they are.
+        assert_eq!(at(&line, 2.25, None), 2.75);
+        line.sampler.comparison = None;
+        assert_eq!(at(&line, 2.25, Some(2.0)), 2.75);
     }
 
     #[test]

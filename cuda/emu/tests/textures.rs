@@ -24,6 +24,7 @@ const SAMPLER: Sampler = Sampler {
     normalized: false,
     border: [0; 4],
     mipmap: MipmapSampler { linear: false, bias: 0.0, clamp: [0.0; 2] },
+    comparison: None,
 };
 
 /// Four words that a kernel leaves, and what it left in an image of these texels.

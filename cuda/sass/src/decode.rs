@@ -138,7 +138,7 @@ pub enum Value {
         /// Is it that of a matrix that four warps multiply?
         group: bool,
     },
-    /// How each lane of four adds its own number and another one: two bits for each, the lowest lane first.
+    /// How each lane of four adds two numbers: two bits for each, of which the highest are the first lane's.
     Signs(u8),
     /// An address in the same function.
     Target(i64),

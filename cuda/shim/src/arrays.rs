@@ -574,6 +574,7 @@ impl TextureRuntime {
             normalized: self.normalized != 0,
             border: self.border.map(f32::to_bits),
             mipmap: self.levels.sampler(),
+            comparison: None,
         })
     }
 }
@@ -604,6 +605,7 @@ impl TextureDriver {
             normalized: self.flags & NORMALIZED != 0,
             border: self.border.map(f32::to_bits),
             mipmap: self.levels.sampler(),
+            comparison: None,
         })
     }
 }
@@ -628,6 +630,7 @@ fn bind_surface(shown: Shown) -> Result<u64> {
         normalized: false,
         border: [0; 4],
         mipmap: MipmapSampler::default(),
+        comparison: None,
     };
     if shown.is_line { Err(INVALID_VALUE) } else { bind(shown, sampler) }
 }

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use nvabi_emu::{
-    Addressing, Blocks, ChannelSource, FindingKind, Image, Layout, MipmapSampler, NoTexture, Rows,
-    Sampler, Texel, TexelKind, Texture, Textures,
+    Addressing, Blocks, ChannelSource, Comparison, FindingKind, Image, Layout, MipmapSampler,
+    NoTexture, Rows, Sampler, Texel, TexelKind, Texture, Textures,
 };
 
 use super::engine::KernelSpace;
@@ -422,6 +422,7 @@ fn shape(texture_type: u64, [wide, high, deep]: [u32; 3]) -> Result<Shape, Strin
 const ADDRESS: [Field; 3] = [mw(2, 0), mw(5, 3), mw(8, 6)];
 const FORCED_INVALID: Field = mw(31, 31);
 const DEPTH_COMPARE: Field = mw(9, 9);
+const DEPTH_COMPARE_FUNC: Field = mw(12, 10);
 const MAG_FILTER: Field = mw(34, 32);
 const MIN_FILTER: Field = mw(37, 36);
 const MIP_FILTER: Field = mw(39, 38);
@@ -442,9 +443,6 @@ fn sampler(words: &Words, header: &Header) -> Result<Sampler, String> {
     }
     if value(REDUCTION_FILTER) != 0 {
         return Err(format!("REDUCTION_FILTER {} is not simulated", value(REDUCTION_FILTER)));
-    }
-    if value(DEPTH_COMPARE) != 0 {
-        return Err("DEPTH_COMPARE is not simulated".to_owned());
     }
     let linear = match value(MAG_FILTER) {
         1 => false,
@@ -469,7 +467,14 @@ fn sampler(words: &Words, header: &Header) -> Result<Sampler, String> {
         normalized: header.is_normalized && value(FORCE_UNNORMALIZED_COORDS) == 0,
         border: BORDER_COLOR.map(|field| value(field) as u32),
         mipmap,
+        comparison: (value(DEPTH_COMPARE) != 0).then(|| comparison(value(DEPTH_COMPARE_FUNC))),
     })
+}
+
+/// DEPTH_COMPARE_FUNC: ZC_NEVER to ZC_ALWAYS have a bit for each order in which it holds.
+fn comparison(function: u64) -> Comparison {
+    let [less, equal, greater] = [1, 2, 4].map(|bit| function & bit != 0);
+    Comparison { less, equal, greater }
 }
 
 /// How a sampler chooses among levels, where there are several.
@@ -502,6 +507,7 @@ fn sampler_of_line(to_numbers: bool) -> Sampler {
         normalized: false,
         border: [0; 4],
         mipmap: MipmapSampler::default(),
+        comparison: None,
     }
 }
 
@@ -725,13 +731,17 @@ mod tests {
             normalized: true,
             border: [0x3f80_0000, 0, 0, 7],
             mipmap: MipmapSampler::default(),
+            comparison: None,
         };
         assert_eq!(found, expected);
         let forced = [&words[..], &[(57, 57, 1)]].concat();
         assert!(!sampler(&with(&forced), &header).unwrap().normalized);
+        // Less, or greater: not equal.
+        let compares = [&words[..], &[(9, 9, 1), (12, 10, 5)]].concat();
+        let unequal = Comparison { less: true, equal: false, greater: true };
+        assert_eq!(sampler(&with(&compares), &header).unwrap().comparison, Some(unequal));
         for (field, expected) in [
             ((31, 31, 1), "FORCED_INVALID"),
-            ((9, 9, 1), "DEPTH_COMPARE is not simulated"),
             ((34, 32, 1), "MAG_FILTER 3 is not simulated"),
             ((43, 42, 2), "REDUCTION_FILTER 2 is not simulated"),
             ((2, 0, 4), "ADDRESS mode 5 is not simulated"),

@@ -333,6 +333,8 @@ pub(crate) struct TextureOp {
     /// Texels beside them along each axis.
     pub(crate) offset: Vec<Reg>,
     pub(crate) level: LevelSource<Reg>,
+    /// What texels are compared with.
+    pub(crate) depth: Option<Reg>,
     /// What is read or written.
     pub(crate) registers: Vec<Option<Reg>>,
     /// How a word that is read is put into a register.

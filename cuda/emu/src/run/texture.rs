@@ -18,6 +18,8 @@ pub(super) struct Operands {
     /// Texels beside them; of each the lowest bits count.
     pub(super) offset: [u32; 3],
     pub(super) level: Level,
+    /// What texels are compared with.
+    pub(super) depth: Option<f32>,
     /// What is written.
     pub(super) values: [u64; 4],
 }
@@ -135,7 +137,7 @@ fn place(access: &Access, operands: &Operands, integers: bool) -> Place {
     }
     let unused = 32 - access.kind.offset_bits();
     let offset = operands.offset.map(|raw| i64::from((raw << unused) as i32 >> unused));
-    Place { layer, at, offset, level: operands.level }
+    Place { layer, at, offset, level: operands.level, depth: operands.depth }
 }
 
 /// The byte in a row, the row and the plane that are accessed.

@@ -15,6 +15,7 @@ mod placed;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub(crate) use compute::floats::add_with_signs;
 pub(crate) use compute::{Function, In, Modes, Native, Out, Row};
 pub(crate) use load::load;
 pub(crate) use placed::load as load_placed;
@@ -382,15 +383,15 @@ pub(crate) enum Op {
         to: u8,
         from: u8,
     },
-    /// Which lanes these are, as bits of a register, and back.
+    /// Which lanes these are, as bits of a register or as those of a barrier, and back.
     GetLanes {
-        to: u8,
+        to: LaneBits,
         from: LaneSet,
         clear: bool,
     },
     SetLanes {
         to: LaneSet,
-        from: u8,
+        from: LaneBits,
         /// Each lane stands for all of its four.
         quads: bool,
     },
@@ -441,6 +442,19 @@ pub(crate) enum Op {
         by: Operand,
         clamp: Operand,
     },
+    /// In these lanes of each four.
+    MoveInQuads {
+        to: u8,
+        from: Operand,
+        lanes: u32,
+    },
+    /// A sum of floats, for which each lane of four has signs of its own.
+    AddWithSigns {
+        to: u8,
+        from: [Operand; 2],
+        signs: [Signs; 4],
+        add: lanes::LaneFn,
+    },
     /// The value of the first lane; the predicate tells which lanes have another.
     ToUniform {
         to: u8,
@@ -455,11 +469,30 @@ pub(crate) enum Op {
         window: u64,
     },
     Builtin(Builtin),
-    Trap,
+    /// PTX's `trap` has 1, and libcuda's own code where an assertion has failed 3.
+    Trap {
+        number: u64,
+    },
     /// An instruction that is not run here; why not.
     Refused(Box<str>),
     /// Between what was found in memory.
     NoCode,
+}
+
+/// What of two numbers is negated, or that only the second is there.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Signs {
+    None,
+    Second,
+    First,
+    SecondAlone,
+}
+
+/// Where bits of lanes are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum LaneBits {
+    Register(u8),
+    Barrier(u8),
 }
 
 /// Lanes of which a warp keeps the bits.
@@ -502,6 +535,8 @@ pub(crate) struct TextureOp {
     /// Texels beside them, for all axes.
     pub(crate) offset: Option<Offset>,
     pub(crate) level: LevelSource<u8>,
+    /// What texels are compared with.
+    pub(crate) depth: Option<u8>,
     /// Where the four words of what is read go.
     pub(crate) to: [Option<u8>; 4],
     /// Whether they are numbers of 16 bits, of which a register holds two.

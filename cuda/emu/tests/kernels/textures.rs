@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use nvabi_emu::{
-    Addressing, Args, Device, Image, Launch, Layout, MipmapSampler, Module, Rows, Sampler, Texel,
-    TexelKind, Texture,
+    Addressing, Args, Comparison, Device, Image, Launch, Layout, MipmapSampler, Module, Rows,
+    Sampler, Texel, TexelKind, Texture,
 };
 
 use super::sass;
@@ -16,6 +16,8 @@ enum Needs {
     Any,
     /// Directions whose greatest part is a power of two: ptxas divides by it with a reciprocal.
     Powers,
+    /// Numbers of which sums and differences are exact.
+    Exact,
     /// Bytes of a row that are so many, and a surface without numbers.
     Inside(u32),
     Outside(u32),
@@ -89,6 +91,13 @@ fn kernels() -> Vec<Kernel> {
         add(format!("gather_{channel}"), body, flat, Needs::Any);
     }
     let at = "[%rd2, {%f1, %f2}]";
+    let depths = "{%f1, %f2, %f3, %f4}";
+    let kept = "mov.b32 %o1, %f1; mov.b32 %o2, %f2; mov.b32 %o3, %f3; mov.b32 %o4, %f4;";
+    for (shape, floats, _, axes, planes) in SHAPES.into_iter().skip(4) {
+        let body = format!("tex.{shape}.v4.f32.f32 {depths}, [%rd2, {floats}], %f4; {kept}");
+        let needs = if shape.ends_with("cube") { Needs::Powers } else { Needs::Any };
+        add(format!("depth_{shape}"), body, (axes, planes), needs);
+    }
     for (name, body) in [
         ("gather_offset", format!("tld4.g.2d.v4.s32.f32 {to}, {at}, {{%r1, %r2}};")),
         ("offset", format!("tex.2d.v4.s32.f32 {to}, {at}, {{%r1, %r2}};")),
@@ -101,6 +110,18 @@ fn kernels() -> Vec<Kernel> {
         (
             "load_level_offset",
             format!("tex.level.2d.v4.s32.s32 {to}, [%rd2, {{%r1, %r2}}], %r5, {{%r3, %r3}};"),
+        ),
+        ("depth", format!("tex.2d.v4.f32.f32 {depths}, {at}, %f3; {kept}")),
+        ("depth_level", format!("tex.level.2d.v4.f32.f32 {depths}, {at}, %f4, %f3; {kept}")),
+        (
+            "depth_level_offset",
+            format!("tex.level.2d.v4.f32.f32 {depths}, {at}, %f4, {{%r1, %r2}}, %f3; {kept}"),
+        ),
+        ("depth_offset", format!("tex.2d.v4.f32.f32 {depths}, {at}, {{%r1, %r2}}, %f3; {kept}")),
+        ("depth_gather", format!("tld4.r.2d.v4.f32.f32 {depths}, {at}, %f3; {kept}")),
+        (
+            "depth_gather_offset",
+            format!("tld4.g.2d.v4.f32.f32 {depths}, {at}, {{%r1, %r2}}, %f3; {kept}"),
         ),
         ("first", format!("tex.2d.v4.s32.f32 {{%o1, _, _, _}}, {at};")),
         ("last", format!("tex.2d.v4.s32.f32 {{_, _, %o1, %o2}}, {at};")),
@@ -268,6 +289,7 @@ impl Chance {
         let steps = self.below(4001) as f32 / 1000.0 - 2.0;
         match needs {
             Needs::Powers => steps / 2.0,
+            Needs::Exact => (steps * 64.0).round() / 64.0,
             _ if self.below(20) == 0 => {
                 self.pick(&[f32::NAN, f32::INFINITY, -f32::INFINITY, 1e30, -0.0])
             }
@@ -321,9 +343,16 @@ fn case(kernel: &Kernel, chance: &mut Chance) -> Case {
             bias: chance.pick(&[0.0, 0.0, 0.75, -0.5]),
             clamp: chance.pick(&[[0.0, 16.0], [0.5, 1.25], [2.0, 1.0]]),
         },
+        comparison: (chance.below(2) == 0).then(|| {
+            let bits = chance.below(8);
+            let [less, equal, greater] = [1, 2, 4].map(|bit| bits & bit != 0);
+            Comparison { less, equal, greater }
+        }),
     };
     let layout = Layout::Rows(Rows { row_bytes, plane_bytes });
-    let levels = if is_surface { 1 } else { 1 + chance.below(3) as u32 };
+    // ptxas divides each neighbour of a direction by itself, so that its level is another one.
+    let has_levels = !is_surface && !kernel.name.starts_with("grad_cube");
+    let levels = if has_levels { 1 + chance.below(3) as u32 } else { 1 };
     let (axes, size) = (kernel.axes, [wide, high, deep]);
     let image = Image { address: 0, axes, size, layout, texel, levels };
     let mut data = Vec::new();
@@ -390,15 +419,36 @@ fn run(
 
 #[test]
 fn textures_and_surfaces_of_machine_code_are_those_of_ptx() {
+    compare(&kernels(), "textures", &sass::variants());
+}
+
+/// ptxas makes neighbours of which the texture unit finds the gradients; for sm_90 it calls a function of the driver.
+#[test]
+fn gradients_of_three_axes_are_those_of_neighbours() {
+    let kernel = |name: &str, axes, planes, needs| {
+        let coordinates =
+            "[%rd2, {%f1, %f2, %f3, %f3}], {%f4, %f1, %f2, %f2}, {%f2, %f4, %f1, %f1}";
+        let shape = name.trim_start_matches("grad_");
+        let body = format!("tex.grad.{shape}.v4.s32.f32 {{%o1, %o2, %o3, %o4}}, {coordinates};");
+        Kernel { name: name.to_owned(), body, axes, planes, needs }
+    };
+    let kernels =
+        [kernel("grad_3d", 3, None, Needs::Exact), kernel("grad_cube", 2, Some(6), Needs::Powers)];
+    let mut variants = sass::variants();
+    variants.retain(|(arch, _)| *arch < 90);
+    compare(&kernels, "gradients", &variants);
+}
+
+/// Each kernel does the same as PTX and as machine code, in several cases.
+fn compare(kernels: &[Kernel], of: &str, variants: &[(u32, u32)]) {
     const CASES: u64 = 6;
     let cuda = sass::needed();
-    let kernels = kernels();
-    let text = module(&kernels);
+    let text = module(kernels);
     let mut device = Device::new();
     let ptx = device.load(&text).unwrap_or_else(|error| panic!("{error}"));
-    for (arch, level) in sass::variants() {
-        let name = format!("textures sm_{arch} -O{level}");
-        let cubin = sass::assemble_one(&cuda, &text, arch, level, &name);
+    for (arch, level) in variants {
+        let name = format!("{of} sm_{arch} -O{level}");
+        let cubin = sass::assemble_one(&cuda, &text, *arch, *level, &name);
         let sass = device.load_cubin(&cubin).unwrap_or_else(|error| panic!("{name}: {error}"));
         let mut changed = 0;
         for (number, kernel) in kernels.iter().enumerate() {

@@ -27,13 +27,14 @@ struct How {
     access: Access,
     offset: Vec<Reg>,
     level: LevelSource<Reg>,
+    depth: Option<Reg>,
     form: TexelForm,
 }
 
 impl How {
     fn plain(shape: Shape, kind: AccessKind) -> Self {
         let (level, form) = (LevelSource::Known(Level::Exact(0)), TexelForm::Words);
-        Self { access: Access { shape, kind }, offset: Vec::new(), level, form }
+        Self { access: Access { shape, kind }, offset: Vec::new(), level, depth: None, form }
     }
 }
 
@@ -71,14 +72,18 @@ impl<'a> Decoder<'_, 'a> {
             AccessKind::Sample { integers: *from == "s32" }
         };
         let (level, behind) = self.texture_level(shape, opcode, operands)?;
-        let offset = match &operands[behind.min(operands.len())..] {
-            [] => Vec::new(),
-            [offset @ ptx::Operand::Vector(_)] => self.sources(Some(offset))?,
-            // To be compared with a depth.
+        let (offset, depth) = match &operands[behind.min(operands.len())..] {
+            [offset @ ptx::Operand::Vector(_), rest @ ..] => (Some(offset), rest),
+            rest => (None, rest),
+        };
+        let offset = offset.map_or_else(|| Ok(Vec::new()), |offset| self.sources(Some(offset)))?;
+        let depth = match depth {
+            [] => None,
+            [depth] => Some(self.src(Some(depth))?),
             _ => return self.unsupported(instruction),
         };
         let registers = self.destinations(operands.first())?;
-        let how = How { access: Access { shape, kind }, offset, level, form };
+        let how = How { access: Access { shape, kind }, offset, level, depth, form };
         self.texture_operation(instruction, how, registers, operands.get(1))
     }
 
@@ -164,7 +169,7 @@ impl<'a> Decoder<'_, 'a> {
     fn texture_operation(
         &mut self,
         instruction: &ptx::Instruction<'a>,
-        How { access, offset, level, form }: How,
+        How { access, offset, level, depth, form }: How,
         registers: Vec<Option<Reg>>,
         place: Option<&ptx::Operand<'a>>,
     ) -> Result<(), LoadError> {
@@ -181,7 +186,7 @@ impl<'a> Decoder<'_, 'a> {
             return self.error(format!("`{}` needs {needed} coordinates", instruction.opcode));
         }
         at.truncate(needed);
-        let op = TextureOp { access, handle, at, offset, level, registers, form };
+        let op = TextureOp { access, handle, at, offset, level, depth, registers, form };
         self.emit(Op::Texture(Box::new(op)));
         Ok(())
     }
@@ -211,10 +216,11 @@ impl<'a> Decoder<'_, 'a> {
             true => LevelSource::Exact(self.src(instruction.operands.get(2))?),
             false => LevelSource::Known(Level::Exact(0)),
         };
-        let How { access, offset, form, .. } = How::plain(shape, AccessKind::Query);
+        let How { access, offset, depth, form, .. } = How::plain(shape, AccessKind::Query);
         let mut registers = vec![None; axis];
         registers.push(Some(dst));
-        let op = TextureOp { access, handle, at: Vec::new(), offset, level, registers, form };
+        let at = Vec::new();
+        let op = TextureOp { access, handle, at, offset, level, depth, registers, form };
         self.emit(Op::Texture(Box::new(op)));
         Ok(())
     }

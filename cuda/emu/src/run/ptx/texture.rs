@@ -26,6 +26,8 @@ impl Warp<'_> {
                 *offset = self.register(*register)[lane] as u32;
             }
             operands.level = op.level.level(|register| self.register(register)[lane] as u32);
+            let float = |register| f32::from_bits(self.register(register)[lane] as u32);
+            operands.depth = op.depth.map(float);
             let is_write = op.access.kind.is_write();
             for (value, register) in operands.values.iter_mut().zip(&op.registers) {
                 *value = register.filter(|_| is_write).map_or(0, |from| self.register(from)[lane]);

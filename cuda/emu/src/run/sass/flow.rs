@@ -9,7 +9,7 @@ use super::super::{Mistake, mistake};
 use super::warp::{Warp, write_masked};
 use crate::program::{BarrierKind, Reg};
 use crate::report::{FindingKind, Severity};
-use crate::sass::{Arrival, LaneSet, Op, Operand, Predicate, Source, TRUE, UNIFORM_ZERO};
+use crate::sass::{Arrival, LaneBits, LaneSet, Op, Operand, Predicate, Source, TRUE, UNIFORM_ZERO};
 
 /// Lanes that run together.
 #[derive(Clone)]
@@ -184,7 +184,7 @@ impl Warp<'_> {
         }
     }
 
-    fn get_lanes(&mut self, to: u8, from: LaneSet, clear: bool, mask: u32) {
+    fn get_lanes(&mut self, to: LaneBits, from: LaneSet, clear: bool, mask: u32) {
         let value = match from {
             LaneSet::Barrier(barrier) => self.barriers[usize::from(barrier & 15)],
             LaneSet::Active => [self.now.mask; 32],
@@ -192,7 +192,12 @@ impl Warp<'_> {
             // The groups keep it.
             LaneSet::Elsewhere => [0; 32],
         };
-        self.write(to, &value, mask);
+        match to {
+            LaneBits::Register(to) => self.write(to, &value, mask),
+            LaneBits::Barrier(to) => {
+                write_masked(&mut self.barriers[usize::from(to & 15)], &value, mask);
+            }
+        }
         if let LaneSet::Barrier(barrier) = from {
             if clear {
                 write_masked(&mut self.barriers[usize::from(barrier & 15)], &[0; 32], mask);
@@ -205,11 +210,15 @@ impl Warp<'_> {
     fn set_lanes(
         &mut self,
         to: LaneSet,
-        from: u8,
+        from: LaneBits,
         quads: bool,
         mask: u32,
     ) -> Result<(), Box<Mistake>> {
-        let value = self.row(from).map(|lanes| if quads { of_quads(lanes) } else { lanes });
+        let value = match from {
+            LaneBits::Register(from) => *self.row(from),
+            LaneBits::Barrier(from) => self.barriers[usize::from(from & 15)],
+        };
+        let value = value.map(|lanes| if quads { of_quads(lanes) } else { lanes });
         let lane = mask.trailing_zeros() as usize & 31;
         match to {
             LaneSet::Barrier(barrier) => {

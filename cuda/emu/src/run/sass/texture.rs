@@ -71,6 +71,7 @@ impl Warp<'_> {
             LevelSource::Neighbours { bias } => self.level_of_neighbours(op, bias, lane),
             ref other => other.level(word),
         };
+        operands.depth = op.depth.map(|register| f32::from_bits(word(register)));
         for (value, [low, high]) in operands.values.iter_mut().zip(&op.from) {
             *value = u64::from(self.row(*low)[lane]) | u64::from(self.row(*high)[lane]) << 32;
         }

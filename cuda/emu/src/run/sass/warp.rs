@@ -239,8 +239,15 @@ impl<'a> Warp<'a> {
             Op::Refused(why) => {
                 return mistake(FindingKind::Unsupported, first, &**why);
             }
-            Op::Trap => {
+            Op::Trap { number: 1 } => {
                 return mistake(FindingKind::Trap, first, "the kernel executed `trap`");
+            }
+            Op::Trap { number: 3 } => {
+                return mistake(FindingKind::Assert, first, "an assertion failed");
+            }
+            Op::Trap { number } => {
+                let message = format!("the kernel executed BPT.TRAP {number:#x}");
+                return mistake(FindingKind::Trap, first, message);
             }
             Op::Fence => {
                 state.ordered = true;

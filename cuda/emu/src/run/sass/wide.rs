@@ -6,7 +6,7 @@ use super::super::{Mistake, mistake, printf};
 use super::warp::Warp;
 use crate::program::{Shuffle, Vote};
 use crate::report::FindingKind;
-use crate::sass::{Builtin, Op, Operand, Predicate, Row};
+use crate::sass::{Builtin, Op, Operand, Predicate, Row, add_with_signs};
 
 /// Where calls have their arguments, results and return address.
 mod call {
@@ -51,6 +51,14 @@ impl Warp<'_> {
                 let leader = (named & mask).trailing_zeros() & 31;
                 self.write_target(*target, &[leader; 32], mask);
                 self.write_predicate(*outcome, 1 << leader & named, mask);
+            }
+            Op::MoveInQuads { to, from, lanes } => {
+                let value = self.value(from);
+                self.write(*to, &value, mask & lanes);
+            }
+            Op::AddWithSigns { to, from: [a, b], signs, add } => {
+                let sum = add_with_signs(self.value(a), self.value(b), signs, *add);
+                self.write(*to, &sum, mask);
             }
             Op::ToUniform { to, from, others } => {
                 let values = *self.row(*from);

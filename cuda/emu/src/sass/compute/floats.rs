@@ -1,7 +1,8 @@
 //! Floats of 32 and 64 bits: what is fast, or what PTX has not.
 
 use super::{In, Modes, Out, compared, mask};
-use crate::lanes::single;
+use crate::lanes::{LaneFn, single};
+use crate::sass::{Row, Signs};
 
 /// The NaN that a GPU makes.
 fn bits(value: f32) -> u32 {
@@ -22,6 +23,25 @@ pub(in crate::sass) fn add(m: &Modes, i: &In<'_>, out: &mut Out) {
     for lane in 0..32 {
         out.d[lane] = put(m, get(i.a[lane], m.flush) + get(i.b[lane], m.flush));
     }
+}
+
+/// A sum, for which each lane of four has signs of its own.
+pub(crate) fn add_with_signs(mut a: Row, mut b: Row, signs: &[Signs; 4], add: LaneFn) -> Row {
+    const SIGN: u32 = 1 << 31;
+    for lane in 0..32 {
+        match signs[lane % 4] {
+            Signs::None => {}
+            Signs::Second => b[lane] ^= SIGN,
+            Signs::First => a[lane] ^= SIGN,
+            // The number that changes no other.
+            Signs::SecondAlone => a[lane] = SIGN,
+        }
+    }
+    let mut sources = [[0; 32]; 4];
+    (sources[0], sources[1]) = (a.map(u64::from), b.map(u64::from));
+    let mut sum = [0; 32];
+    add(&mut sum, &sources.each_ref());
+    sum.map(|sum| sum as u32)
 }
 
 pub(in crate::sass) fn multiply(m: &Modes, i: &In<'_>, out: &mut Out) {

@@ -1,11 +1,11 @@
 //! Floats of all widths, and conversions.
 
-use nvabi_sass::{Modifier, Op as Name};
+use nvabi_sass::{Modifier, Op as Name, Value};
 
 use super::{Decoded, Decoder, Kind, Op, native};
 use crate::lanes;
 use crate::sass::compute::{floats, halves};
-use crate::sass::{Compute, Function, Native, Predicate};
+use crate::sass::{Compute, Function, Native, Predicate, Signs};
 
 /// Names of roundings in PTX, of floats and to whole numbers.
 const ROUNDINGS: [(Modifier, &str); 3] =
@@ -72,6 +72,7 @@ impl Decoder<'_> {
             FRND => self.round(),
             F2FP => self.pack(),
             F2IP => self.pack_integers(),
+            FSWZADD => self.add_with_signs(),
             HADD2 | HMUL2 | HFMA2 | HMNMX2 => self.two_halves(),
             HSET2 | HSETP2 => self.compare_halves(),
             _ => Err("it is decoded, but not run".to_owned()),
@@ -109,6 +110,19 @@ impl Decoder<'_> {
         compute.modes.flush = self.has(Modifier::FTZ);
         compute.modes.saturate = self.has(Modifier::SAT);
         Ok(compute.into())
+    }
+
+    /// That lanes of four run together (NDV) is for the hardware to know.
+    fn add_with_signs(&self) -> Decoded<Op> {
+        let Value::Signs(bits) = self.operand(3)?.value else {
+            return Err("it has no signs".to_owned());
+        };
+        let all = [Signs::None, Signs::Second, Signs::First, Signs::SecondAlone];
+        let signs = [6, 4, 2, 0].map(|at| all[usize::from(bits >> at & 3)]);
+        let rounding = self.rounding().unwrap_or("rn");
+        let (add, _) = super::function(&format!("add.{rounding}{}.f32", self.flush()))?;
+        let from = [self.source(1, Kind::Single)?, self.source(2, Kind::Single)?];
+        Ok(Op::AddWithSigns { to: self.register(0)?, from, signs, add })
     }
 
     fn chosen(&self, f: Native) -> Decoded<Op> {

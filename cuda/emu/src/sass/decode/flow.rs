@@ -3,7 +3,7 @@
 use nvabi_sass::{Modifier, Op as Name, Value};
 
 use super::{Decoded, Decoder, Kind, Op};
-use crate::sass::{Arrival, LaneSet, Operand, Predicate, Source};
+use crate::sass::{Arrival, LaneBits, LaneSet, Operand, Predicate, Source};
 
 /// What is added to an address that is whole.
 const NOWHERE: [Source; 2] = [Source::Register(super::ZERO), Source::Register(super::ZERO)];
@@ -39,7 +39,7 @@ impl Decoder<'_> {
             ENDCOLLECTIVE => Ok(Op::EndCollective),
             // There are no counters of events, and a launch begins when those before it have ended.
             NOP | PMTRIG | PREEXIT | ACQBULK => Ok(Op::Nop),
-            BPT => Ok(Op::Trap),
+            BPT => Ok(Op::Trap { number: self.number(0)? }),
             BAR => self.block_barrier(),
             _ => Err("it is decoded, but not run".to_owned()),
         }
@@ -51,14 +51,15 @@ impl Decoder<'_> {
     }
 
     fn move_lanes(&self) -> Decoded<Op> {
-        let clear = self.has(Modifier::CLEAR);
+        let (clear, quads) = (self.has(Modifier::CLEAR), self.has(Modifier::PQUAD));
+        let get = |to| Ok(Op::GetLanes { to, from: self.lane_set(1)?, clear });
+        let set = |from| Ok(Op::SetLanes { to: self.lane_set(0)?, from, quads });
         match (self.operand(0)?.value, self.operand(1)?.value) {
-            (Value::Register(to), _) => Ok(Op::GetLanes { to, from: self.lane_set(1)?, clear }),
-            (_, Value::Register(from)) => {
-                let quads = self.has(Modifier::PQUAD);
-                Ok(Op::SetLanes { to: self.lane_set(0)?, from, quads })
-            }
-            (_, Value::Barrier(from)) => Ok(Op::MoveBarrier { to: self.barrier(0)?, from }),
+            (Value::Register(to), _) => get(LaneBits::Register(to)),
+            (_, Value::Register(from)) => set(LaneBits::Register(from)),
+            (Value::Barrier(to), Value::Barrier(from)) => Ok(Op::MoveBarrier { to, from }),
+            (Value::Barrier(to), Value::Named(_)) => get(LaneBits::Barrier(to)),
+            (_, Value::Barrier(from)) => set(LaneBits::Barrier(from)),
             _ => {
                 let lanes = self.number(1)? as u32;
                 Ok(Op::PutBarrier { barrier: self.barrier(0)?, lanes })

@@ -11,6 +11,11 @@ impl Decoder<'_> {
         use Name::*;
         let signed = !self.has(Modifier::U32);
         match self.instruction.op {
+            MOV if self.number(2)? != 0xf => Ok(Op::MoveInQuads {
+                to: self.register(0)?,
+                from: self.source(1, Kind::Integer)?,
+                lanes: self.number(2)? as u32 * 0x1111_1111,
+            }),
             MOV | UMOV => Ok(self.integer(native::copy, 0, &[1])?.into()),
             IABS => Ok(self.integer(native::absolute, 0, &[1])?.into()),
             BREV | UBREV => Ok(self.integer(native::reverse, 0, &[1])?.into()),

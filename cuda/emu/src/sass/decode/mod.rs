@@ -65,9 +65,9 @@ impl Decoder<'_> {
             | BMSK | UBMSK | POPC | UPOPC | FLO | UFLO | BREV | UBREV | IDP | P2R | UP2UR | R2P
             | PLOP3 | UPLOP3 | VIADD | VIMNMX | VIMNMX3 | VIADDMNMX | I2I | VABSDIFF
             | VABSDIFF4 => self.integers(),
-            FADD | FMUL | FFMA | FMNMX | FSEL | FSETP | FSET | FCHK | MUFU | DADD | DMUL | DFMA
-            | DSETP | I2F | F2I | F2F | F2IP | FRND | I2FP | F2FP | HADD2 | HMUL2 | HFMA2
-            | HSET2 | HSETP2 | HMNMX2 => self.floats(),
+            FADD | FSWZADD | FMUL | FFMA | FMNMX | FSEL | FSETP | FSET | FCHK | MUFU | DADD
+            | DMUL | DFMA | DSETP | I2F | F2I | F2F | F2IP | FRND | I2FP | F2FP | HADD2 | HMUL2
+            | HFMA2 | HSET2 | HSETP2 | HMNMX2 => self.floats(),
             S2R | S2UR | CS2R | VOTE | VOTEU | MATCH | REDUX | SHFL | R2UR | B2R | HMMA | IMMA
             | DMMA | BMMA | ELECT => self.warp(),
             LDC | ULDC | LD | LDG | ST | STG | LDL | STL | LDS | STS | LDSM | STSM | RED | REDG

@@ -30,7 +30,7 @@ impl Words {
 impl Decoder<'_> {
     pub(super) fn texture(&self) -> Decoded<Op> {
         use Modifier::*;
-        let not_run = [F16_RZ, LC, LB_LC, LC_FDV, DC, PTP, MS];
+        let not_run = [F16_RZ, LC, LB_LC, LC_FDV, PTP, MS];
         if let Some(modifier) = not_run.into_iter().find(|modifier| self.has(*modifier)) {
             return Err(format!("{modifier:?} is not run here"));
         }
@@ -43,7 +43,7 @@ impl Decoder<'_> {
         Ok(Op::Texture(Box::new(op?)))
     }
 
-    /// TEX, TLD and TLD4: coordinates, the texture, the level and offsets are words of two runs of registers.
+    /// TEX, TLD and TLD4: coordinates, the texture, the level, offsets and a depth are words of two runs of registers.
     fn texture_read(&self) -> Decoded<TextureOp> {
         const FIRST: usize = 3;
         const HANDLE: usize = 5;
@@ -58,8 +58,9 @@ impl Decoder<'_> {
         };
         let coordinates = shape.numbers();
         let has_level = self.has(Modifier::LL) || self.has(Modifier::LB);
-        let words = [coordinates, handle.is_none().into(), has_level.into(), has_offset.into()];
-        let count: usize = words.iter().sum();
+        let compares = self.has(Modifier::DC);
+        let behind = [handle.is_none(), has_level, has_offset, compares];
+        let count = coordinates + behind.into_iter().map(usize::from).sum::<usize>();
         let words = Words {
             first: self.register(FIRST)?,
             second: self.register(FIRST + 1)?,
@@ -67,9 +68,14 @@ impl Decoder<'_> {
             in_first: if self.has(Modifier::SCR) { count.div_ceil(2) } else { coordinates },
         };
         let step = if matches!(kind, AccessKind::Gather { .. }) { 8 } else { 4 };
-        let last = words.count - 1;
-        let offset = Offset { register: words.register(last), first: 0, step };
-        let level = || words.register(last - usize::from(has_offset));
+        let mut left = words.count;
+        let mut last = |is_there: bool| {
+            left -= usize::from(is_there);
+            words.register(left)
+        };
+        let (depth, offset) = (last(compares), last(has_offset));
+        let level = last(has_level);
+        let offset = Offset { register: offset, first: 0, step };
         let op = TextureOp {
             access: Access { shape, kind },
             // Behind the coordinates.
@@ -80,12 +86,13 @@ impl Decoder<'_> {
                 Name::TLD if self.has(Modifier::LL) && !self.has(Modifier::CL) => {
                     return Err("a level that is not clamped is not run here".to_owned());
                 }
-                Name::TLD if self.has(Modifier::LL) => LevelSource::Exact(level()),
+                Name::TLD if self.has(Modifier::LL) => LevelSource::Exact(level),
                 Name::TLD | Name::TLD4 => LevelSource::Known(Level::Exact(0)),
                 _ if self.has(Modifier::LZ) => LevelSource::Known(Level::Number(0.0)),
-                _ if self.has(Modifier::LL) => LevelSource::Number(level()),
-                _ => LevelSource::Neighbours { bias: self.has(Modifier::LB).then(level) },
+                _ if self.has(Modifier::LL) => LevelSource::Number(level),
+                _ => LevelSource::Neighbours { bias: self.has(Modifier::LB).then_some(level) },
             },
+            depth: compares.then_some(depth),
             to: self.texels(1, rest + 1)?,
             halves: self.has(Modifier::F16_RN),
             from: Vec::new(),
@@ -115,6 +122,7 @@ impl Decoder<'_> {
             at: layer.into_iter().chain((0..shape.axes).map(|axis| word(from + axis))).collect(),
             offset: self.has(Modifier::AOFFI).then_some(offset),
             level: LevelSource::Gradients(gradients.collect()),
+            depth: None,
             to: self.texels(1, rest + 1)?,
             halves: self.has(Modifier::F16_RN),
             from: Vec::new(),
@@ -141,6 +149,7 @@ impl Decoder<'_> {
             at: Vec::new(),
             offset: None,
             level: LevelSource::Exact(level),
+            depth: None,
             to: self.texels(0, last)?,
             halves: false,
             from: Vec::new(),
@@ -205,6 +214,7 @@ impl Decoder<'_> {
             at: layer.into_iter().chain(0..shape.axes).map(|at| behind(base, at)).collect(),
             offset: None,
             level: LevelSource::Known(Level::Exact(0)),
+            depth: None,
             to,
             halves: false,
             from: if is_load { Vec::new() } else { from.collect() },
