@@ -967,6 +967,28 @@ fn libcuda_launches() {
     on_each_pair(&versions(), &[real_file("kernels.py"), ptx()], |_| "devices: 1\n".to_owned());
 }
 
+/// A loop in a graph goes on by launches of the device's own until a kernel of it goes wrong, the fifth time.
+#[test]
+fn graphs_loop_by_launches_of_the_device() {
+    let mut versions = versions();
+    // Graphs have conditions since CUDA 12.3.
+    versions.retain(|real| real.version.split('.').next().is_some_and(|it| it >= "545"));
+    if versions.is_empty() {
+        skip(Need::Real, "no version is of CUDA 12.3 or newer")
+    }
+    let (script, ptx) = (real_file("kernels.py"), ptx());
+    // Those of Hopper do not run yet.
+    let cards = CARDS.map(|(card, _)| card).into_iter().filter(|card| *card != "h100");
+    for (real, card) in cuda_pairs(&versions, &cards.collect::<Vec<_>>()) {
+        let args = [script.as_os_str(), ptx.as_os_str(), OsStr::new("endless")];
+        let seen = real.run(&["--gpu", card], Path::new("python3"), &args);
+        let what = format!("{} {card}: {:?}", real.version, seen.diagnostics);
+        assert_eq!(seen.out, "endless 700 [5, 0]\n", "{what}");
+        let [(code, told)] = &seen.diagnostics[..] else { panic!("{what}") };
+        assert!(code == "kernel-error" && told.starts_with("Xid 31 "), "{what}");
+    }
+}
+
 /// Grids that meet, and parts of blocks, by CUDA's own header.
 #[test]
 fn libcuda_launches_cooperative_groups() {

@@ -2,10 +2,11 @@
 those that it has for copies and memsets. Every result is compared with one computed here; what differs, or fails, ends
 it with 1 and says what.
 
-    kernels.py FOLDER           FOLDER has the PTX
+    kernels.py FOLDER           FOLDER has the PTX, and another beside it, by-hand, too
     kernels.py FOLDER MISTAKE   launches a kernel that goes wrong, and prints how its context ended
     kernels.py FOLDER groups    the kernels of groups.cu, which FOLDER has as PTX and as machine code
     kernels.py FOLDER functions the same of functions.cu; what it prints comes in any order
+    kernels.py FOLDER endless   a graph that loops until a kernel of it goes wrong
     kernels.py FOLDER asserted  its kernel that goes wrong, as machine code
 """
 import array
@@ -14,6 +15,7 @@ import os
 import pathlib
 import random
 import re
+import struct
 import sys
 
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -53,7 +55,7 @@ def down(kind, memory, count):
 
 
 def packed(args):
-    held = [arg if isinstance(arg, Pointer) else ctypes.c_int32(arg) for arg in args]
+    held = [ctypes.c_int32(arg) if isinstance(arg, int) else arg for arg in args]
     return (Handle * len(held))(*[ctypes.cast(ctypes.byref(arg), Handle) for arg in held]), held
 
 
@@ -151,6 +153,95 @@ def graph(module):
         call("cuStreamSynchronize", stream)
         same(list(back), [sum(values)], "a graph")
     same(down("i", data, 512), sorted(values[:256]) + sorted(values[256:]), "a graph's kernel")
+
+
+def banks(module):
+    """Parameters of the most that there may be, which lie in both halves of a bank of constants, and constants there."""
+    word = lambda at: (at ^ 0x5A5A5) * 0x9E3779B1 & 0xFFFFFFFF
+    filled = lambda size: array.array("I", map(word, range(0, size, 4))).tobytes()
+    sums = lambda *parts: sum(word(at) * by for at, by in parts) & 0xFFFFFFFF
+    words, lanes, out = (ctypes.c_char * 32756).from_buffer_copy(filled(32756)), range(8), up("I", [0] * 8)
+    launch(module, "large", [1], [8], out, words)
+    finished("32,764 bytes of parameters")
+    constant = (0, 1), (32752, 3), (32408, 5), (25976, 7), (32736, 11), (32740, 13)
+    expected = [sums(*constant, (32384 + 4 * lane, 17), (25952 + 4 * lane, 19)) for lane in lanes]
+    same(down("I", out, 8), expected, "32,764 bytes of parameters")
+    launch(module, "small", [1], [8], out, 70)
+    finished("a small kernel beside a large one")
+    same(down("I", out, 8), list(range(70, 78)), "a small kernel beside a large one")
+    table, size = Pointer(), Size()
+    call("cuModuleGetGlobal_v2", ctypes.byref(table), ctypes.byref(size), module, b"table")
+    call("cuMemcpyHtoD_v2", table, filled(size.value), size)
+    launch(module, "constants", [1], [8], out)
+    finished("64 KiB of constants")
+    expected = [sums((32764 + 4 * lane, 1), (65408 + 4 * lane, 3), (65532, 5), (48 + 4 * lane, 7)) for lane in lanes]
+    same(down("I", out, 8), expected, "64 KiB of constants")
+
+
+# Kernels of graphs with conditions: one counts how often it runs, and another one as well, until it goes wrong.
+COUNTS = b"""
+.version 7.8
+.target sm_80
+.address_size 64
+.visible .entry counted(.param .u64 count) {
+  .reg .b32 %r<2>; .reg .b64 %d;
+  ld.param.u64 %d, [count]; ld.u32 %r0, [%d]; add.u32 %r0, %r0, 1; st.u32 [%d], %r0; ret;
+}
+.visible .entry counted_to_five(.param .u64 count) {
+  .reg .b32 %r<2>; .reg .b64 %d; .reg .pred %p;
+  ld.param.u64 %d, [count]; ld.u32 %r0, [%d]; add.u32 %r0, %r0, 1; st.u32 [%d], %r0;
+  setp.eq.u32 %p, %r0, 5; membar.sys; mov.u64 %d, 0; @%p st.u32 [%d], %r0; ret;
+}
+"""
+IF, WHILE = 0, 1
+
+
+def node(graph, before, kind, layout, *fields):
+    """A new node, and its parameters (CUgraphNodeParams), of which libcuda writes some."""
+    params = ctypes.create_string_buffer(256)
+    struct.pack_into("<i", params, 0, kind)
+    struct.pack_into("<" + layout, params, 16, *fields)
+    after = (Handle * len(before))(*before)
+    return made(Handle, "cuGraphAddNode", graph, after, Size(len(before)), params), params
+
+
+def kernel_node(graph, before, function, *args):
+    pointers, held = packed(args)
+    fields = function.value, 1, 1, 1, 1, 1, 1, 0, ctypes.addressof(pointers), 0, 0, 0
+    return node(graph, before, 0, "Q7I4xQQQQ", *fields)[0]
+
+
+def conditional_graph(module, kind, default, body, counts):
+    """A condition that nothing changes, a kernel that runs where it holds, and one behind both; ready to run."""
+    context, graph = made(Handle, "cuCtxGetCurrent"), made(Handle, "cuGraphCreate", 0)
+    handle = made(ctypes.c_uint64, "cuGraphConditionalHandleCreate", graph, context, default, 1)
+    condition, params = node(graph, [], 13, "QiIQQ", handle.value, kind, 1, 0, context.value)
+    (graphs,) = struct.unpack_from("<Q", params, 32)
+    function = lambda name: made(Handle, "cuModuleGetFunction", module, name)
+    kernel_node(Handle.from_address(graphs), [], function(body), counts)
+    kernel_node(graph, [condition], function(b"counted"), Pointer(counts.value + 4))
+    return made(Handle, "cuGraphInstantiateWithFlags", graph, ctypes.c_uint64(0))
+
+
+def conditions():
+    """Libcuda decides on the device what it launches, by a kernel of its own that launches the body."""
+    module, stream = made(Handle, "cuModuleLoadData", COUNTS + b"\0"), made(Handle, "cuStreamCreate", 1)
+    for kind, default in (IF, 0), (IF, 1), (WHILE, 0):
+        counts = up("i", [0, 0])
+        runnable = conditional_graph(module, kind, default, b"counted", counts)
+        for launches in 1, 2, 3:
+            call("cuGraphLaunch", runnable, stream)
+            call("cuStreamSynchronize", stream)
+            same(down("i", counts, 2), [launches * default, launches], f"condition {kind}, {default}")
+
+
+def endless():
+    """A loop without an end, but for a kernel that goes wrong at its fifth time."""
+    counts, module = Pointer(), made(Handle, "cuModuleLoadData", COUNTS + b"\0")
+    call("cuMemHostAlloc", ctypes.byref(counts), Size(8), 2)
+    runnable = conditional_graph(module, WHILE, 1, b"counted_to_five", counts)
+    call("cuGraphLaunch", runnable, made(Handle, "cuStreamCreate", 1))
+    print("endless", cuda.cuCtxSynchronize(), list((ctypes.c_int32 * 2).from_address(counts.value)))
 
 
 def two_streams(module):
@@ -352,6 +443,8 @@ if len(sys.argv) > 2:
         os.dup2(1, 2)
         launch(machine_code("functions"), "checked", [1], [64], 40)
         print("asserted", cuda.cuCtxSynchronize())
+    elif sys.argv[2] == "endless":
+        endless()
     else:
         mistake(sys.argv[2])
     sys.exit()
@@ -366,5 +459,13 @@ for device in range(count):
     cooperative(warps)
     waiting(warps)
     grid_sync()
+    version = made(ctypes.c_int, "cuDriverGetVersion").value
+    # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: of Hopper conditions do not run yet.
+    if version >= 12030 and made(ctypes.c_int, "cuDeviceGetAttribute", 75, device).value < 9:
+        conditions()
+    # So many parameters are of CUDA 12.1 on.
+    if version >= 12010:
+        text = (FOLDER.parent / "by-hand/banks.ptx").read_bytes()
+        banks(made(Handle, "cuModuleLoadData", text + b"\0"))
     call("cuCtxDestroy_v2", context)
 print("devices:", count)

@@ -92,7 +92,7 @@ impl Compute {
                 return self.launch(bus, class, Action::Launch);
             }
             SEND_SIGNALING_PCAS2_B => {
-                if let Some(action) = pcas_action(data & 0xf) {
+                if let Some(action) = Action::of_pcas(data & 0xf) {
                     return self.launch(bus, class, action);
                 }
             }
@@ -240,17 +240,6 @@ impl Compute {
             shifted => u64::from(shifted) << 8,
         };
         self.launches.start(bus, &self.object(class), action, at)
-    }
-}
-
-/// SEND_SIGNALING_PCAS2_B_PCAS_ACTION: what is done with a description. Caches and queues are not simulated.
-fn pcas_action(number: u32) -> Option<Action> {
-    match number {
-        2 | 9 => Some(Action::Schedule),
-        3 | 10 | 11 => Some(Action::Launch),
-        7 => Some(Action::Decrement),
-        12 => Some(Action::Increment),
-        _ => None,
     }
 }
 

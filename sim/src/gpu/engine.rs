@@ -47,6 +47,9 @@ pub(crate) trait Space {
 pub(crate) trait KernelSpace: Foreign {
     /// Where the first access was that could not be done, and whether it was a write, since it was asked for last.
     fn take_refused(&self) -> Option<(u64, bool)>;
+
+    /// What was stored into reflected pages since it was asked for last.
+    fn take_messages(&self) -> Vec<u64>;
 }
 
 /// How much of what is wanted is there.

@@ -46,10 +46,18 @@ static MEMORY: LazyLock<Places<RunId>> =
     LazyLock::new(|| Places::new((2 * MAX_LAUNCH_BYTES / MIB) as usize));
 const MIB: u64 = 1 << 20;
 
+/// What came of a kernel.
+#[derive(Debug, Default)]
+pub(super) struct Ended {
+    pub(super) notes: Vec<Note>,
+    /// What it asked of the scheduler of launches, oldest first: that is done when it has ended, and not beside it.
+    pub(super) messages: Vec<u64>,
+}
+
 /// A kernel on its thread.
 #[derive(Debug)]
 pub(super) struct Running {
-    thread: Option<JoinHandle<Outcome<Vec<Note>>>>,
+    thread: Option<JoinHandle<Outcome<Ended>>>,
     stop: Arc<AtomicBool>,
     /// Until then it is waited for at once.
     patience: Instant,
@@ -64,7 +72,7 @@ impl Drop for Running {
 
 impl Running {
     /// What came of it, when it has ended.
-    pub(super) fn ended(&mut self) -> Option<Outcome<Vec<Note>>> {
+    pub(super) fn ended(&mut self) -> Option<Outcome<Ended>> {
         while !self.thread.as_ref()?.is_finished() {
             if Instant::now() >= self.patience {
                 return None;
@@ -133,7 +141,7 @@ fn room(qmd: &Qmd) -> u64 {
     MULTIPROCESSORS * fit.into_iter().fold(MOST_AT_ONCE, u64::min)
 }
 
-type Run = Box<dyn FnOnce() -> Outcome<Vec<Note>> + Send>;
+type Run = Box<dyn FnOnce() -> Outcome<Ended> + Send>;
 
 /// The machine code of a launch, the constants that it was given, and its textures.
 fn placed(
@@ -198,7 +206,7 @@ fn run_text(
     parameters: Vec<u8>,
     launch: Launch,
     shared: u64,
-) -> Outcome<Vec<Note>> {
+) -> Outcome<Ended> {
     let mut device = Device::beside(space.clone());
     let bad = |text: String| Fault::Unsupported(format!("PTX program: {text}"));
     let module = device.load(text).map_err(|error| bad(error.to_string()))?;
@@ -218,13 +226,13 @@ fn run_placed(
     placed: &Placed,
     launch: &Launch,
     what: &str,
-) -> Outcome<Vec<Note>> {
+) -> Outcome<Ended> {
     let report = Device::beside(space.clone()).launch_placed(placed, launch);
     told(space, &report.map_err(|error| Fault::Unsupported(format!("{what}: {error}")))?)
 }
 
 /// What a report says of a kernel: an error, or what a person should know.
-fn told(space: &Arc<dyn KernelSpace>, report: &Report) -> Outcome<Vec<Note>> {
+fn told(space: &Arc<dyn KernelSpace>, report: &Report) -> Outcome<Ended> {
     if let Some((at, is_write)) = space.take_refused() {
         return Err(Fault::Memory { at, is_write });
     }
@@ -240,7 +248,7 @@ fn told(space: &Arc<dyn KernelSpace>, report: &Report) -> Outcome<Vec<Note>> {
     if !report.output.is_empty() {
         notes.push(("kernel-output", String::from_utf8_lossy(&report.output).into_owned()));
     }
-    Ok(notes)
+    Ok(Ended { notes, messages: space.take_messages() })
 }
 
 /// How a shader core sees it. The numbers of warps' errors are public in nouveau's `gf100_mp_warp_error`.

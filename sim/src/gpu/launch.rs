@@ -72,7 +72,10 @@ impl Launches {
                 return Ok(Step::Again);
             };
             self.has_gone_on = true;
-            bus.notes.extend(ended?);
+            let ended = ended?;
+            bus.notes.extend(ended.notes);
+            // What the kernel asked for came before its end.
+            self.next.extend(ended.messages.into_iter().filter_map(Action::of_message));
             self.finish(bus, &qmd)?;
         }
         let Some((action, at)) = self.next.pop_front() else { return Ok(Step::Done) };
@@ -98,7 +101,7 @@ impl Launches {
         action: Action,
         at: u64,
     ) -> Outcome<Option<Qmd>> {
-        let is_read_anew = matches!(action, Action::Load | Action::Launch);
+        let is_read_anew = matches!(action, Action::Load | Action::Launch | Action::Hold);
         let known = self.held.remove(&at).filter(|_| !is_read_anew);
         let is_known = known.is_some();
         let mut qmd = match known {
@@ -107,12 +110,13 @@ impl Launches {
         };
         match action {
             Action::Load => {}
+            Action::Hold => qmd.needs_schedule = true,
             Action::Launch | Action::Schedule => qmd.needs_schedule = false,
             Action::Decrement => qmd.waits_for = qmd.waits_for.saturating_sub(1),
             Action::Increment => qmd.waits_for = qmd.waits_for.saturating_add(1),
         }
         // One that has not come in the stream is looked at when somebody schedules it.
-        let is_held = qmd.needs_schedule && (is_known || action == Action::Load);
+        let is_held = qmd.needs_schedule && (is_known || is_read_anew);
         if qmd.waits_for == 0 && !is_held {
             return Ok(Some(qmd));
         }

@@ -18,6 +18,8 @@ mod kernel;
 mod launch;
 mod qmd;
 #[cfg(test)]
+mod reflected_launches;
+#[cfg(test)]
 mod rig;
 mod seen;
 mod surface;

@@ -50,6 +50,8 @@ pub(super) enum Action {
     Load,
     /// It is launched as it is in memory.
     Launch,
+    /// It waits, as it is in memory, until somebody schedules it (FORCE_REQUIRE_SCHEDULING).
+    Hold,
     /// It is launched as it was when it came, where it waits.
     Schedule,
     /// It waits for one less.
@@ -278,6 +280,25 @@ const GRID_TOGETHER: u64 = 4;
 const NO_GROUP: [u64; 2] = [0x3f, 0];
 
 impl Action {
+    /// SEND_SIGNALING_PCAS2_B_PCAS_ACTION. Caches and queues are not simulated.
+    pub(super) fn of_pcas(number: u32) -> Option<Self> {
+        match number {
+            2 | 9 => Some(Self::Schedule),
+            3 | 10 => Some(Self::Launch),
+            11 => Some(Self::Hold),
+            7 => Some(Self::Decrement),
+            12 => Some(Self::Increment),
+            _ => None,
+        }
+    }
+
+    /// What a kernel asks for by a word in a reflected page, as a channel does by SEND_PCAS_A and
+    /// SEND_SIGNALING_PCAS2_B: the action, and with what description.
+    pub(super) fn of_message(message: u64) -> Option<(Self, u64)> {
+        let action = Self::of_pcas((message >> 32) as u32 & 0xf)?;
+        Some((action, (message & 0xffff_ffff) << 8))
+    }
+
     /// QMD_SCHEDULE and QMD_INVALIDATE_COPY_SCHEDULE, QMD_DECREMENT_DEPENDENCE. What is put into a queue is none.
     fn of(number: u64) -> Option<Self> {
         match number {

@@ -3,9 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use nvabi_emu::Foreign;
-
 use super::engine::{Engine, EngineKind, KernelSpace, Ring, Space, shorter};
+use super::seen::{Bytes, Mappings, Seen};
 use super::{Clock, Fault};
 use crate::log::RunId;
 
@@ -17,6 +16,8 @@ pub(super) const QMD: u64 = BASE + 0x1000;
 pub(super) const BANK: u64 = BASE + 0x2000;
 pub(super) const CODE: u64 = BASE + 0x4000;
 pub(super) const DATA: u64 = BASE + 0x8000;
+/// A page of the scheduler's.
+pub(super) const REFLECTED: u64 = 0x20_0000_0000;
 
 /// Cycles of a multiprocessor in a microsecond.
 pub(super) const MEGAHERTZ: u64 = 1410;
@@ -69,41 +70,45 @@ impl Space for Shared {
     }
 
     fn for_kernels(&self) -> Option<Arc<dyn KernelSpace>> {
-        Some(Arc::new(self.clone()))
+        Some(Arc::new(Seen::new(self.clone())))
     }
 }
 
-impl Foreign for Shared {
+impl Mappings for Shared {
+    type Bytes = Self;
+
     fn range(&self, address: u64) -> Option<(u64, u64)> {
-        let all = BASE..BASE + SIZE as u64;
-        all.contains(&address).then_some((all.start, all.end))
+        let all = [(BASE, BASE + SIZE as u64), (REFLECTED, REFLECTED + 0x1000)];
+        all.into_iter().find(|(start, end)| (start..end).contains(&&address))
     }
 
-    fn load(&self, address: u64, width: u64) -> u64 {
-        let number =
-            |from: &mut [u8]| from.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
-        self.with(address, width as usize, number).unwrap_or(0)
+    fn at(&self, address: u64) -> Option<(Self, u64, bool)> {
+        (self.range(address)?.0 == BASE).then(|| (self.clone(), address, true))
     }
 
-    fn store(&self, address: u64, width: u64, value: u64) {
-        self.with(address, width as usize, |to| {
-            let length = to.len();
-            to.copy_from_slice(&value.to_le_bytes()[..length]);
-        });
-    }
-
-    fn compare_exchange(&self, address: u64, width: u64, old: u64, new: u64) -> u64 {
-        let found = self.load(address, width);
-        if found == old {
-            self.store(address, width, new);
-        }
-        found
+    fn is_reflected(&self, address: u64) -> bool {
+        self.range(address).is_some_and(|(start, _)| start == REFLECTED)
     }
 }
 
-impl KernelSpace for Shared {
-    fn take_refused(&self) -> Option<(u64, bool)> {
-        None
+impl Bytes for Shared {
+    fn read(&self, at: u64, into: &mut [u8]) -> bool {
+        Space::read(self, at, into) == Some(into.len())
+    }
+
+    fn write(&self, at: u64, from: &[u8]) -> bool {
+        Space::write(&mut self.clone(), at, from) == Some(from.len())
+    }
+
+    fn compare_exchange(&self, at: u64, width: usize, old: u64, new: u64) -> Option<u64> {
+        self.with(at, width, |bytes| {
+            let found = bytes.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
+            if found == old {
+                let length = bytes.len();
+                bytes.copy_from_slice(&new.to_le_bytes()[..length]);
+            }
+            found
+        })
     }
 }
 
@@ -187,6 +192,7 @@ pub(super) struct Channel {
     pub(super) space: Shared,
     pub(super) engine: Engine,
     pub(super) run: RunId,
+    pub(super) takes_ptx: bool,
 }
 
 impl Channel {
@@ -202,7 +208,7 @@ impl Channel {
         space.put(RING, &(PUSH | (words.len() as u64 / 4) << 42).to_le_bytes());
         let mut engine = Engine::of_class(0xc56f);
         engine.start(Some(1), 16).unwrap();
-        Self { space, engine, run: 0 }
+        Self { space, engine, run: 0, takes_ptx: false }
     }
 
     /// Goes on until the launch has ended; how it went wrong, if it did.
@@ -224,7 +230,7 @@ impl Channel {
             entries: 16,
             userd: None,
             engine_of: &engine_of,
-            takes_ptx: false,
+            takes_ptx: self.takes_ptx,
             megahertz: MEGAHERTZ,
             run: self.run,
         };

@@ -16,6 +16,12 @@ pub(crate) trait Mappings: Debug + Send + Sync {
 
     /// The memory at an address, from where on, and whether it may be written.
     fn at(&self, address: u64) -> Option<(Self::Bytes, u64, bool)>;
+
+    /// Whether there is no memory, but a way to the scheduler of launches (the driver: SMSKED_MESSAGE, a SKED reflected
+    /// range).
+    fn is_reflected(&self, _address: u64) -> bool {
+        false
+    }
 }
 
 /// Memory that is mapped.
@@ -30,21 +36,43 @@ pub(crate) trait Bytes {
     fn compare_exchange(&self, offset: u64, width: usize, old: u64, new: u64) -> Option<u64>;
 }
 
+/// Bytes of a message to the scheduler, and more of them than it takes of one kernel.
+const MESSAGE: u64 = 8;
+const MOST_MESSAGES: usize = 1 << 11;
+
 /// Mappings as one kernel uses them.
 #[derive(Debug)]
 pub(crate) struct Seen<M> {
     mappings: M,
     /// The first address that could not be read, or written.
     refused: Mutex<Option<(u64, bool)>>,
+    /// What was stored into reflected pages, oldest first.
+    messages: Mutex<Vec<u64>>,
 }
 
 impl<M: Mappings> Seen<M> {
     pub(crate) fn new(mappings: M) -> Self {
-        Self { mappings, refused: Mutex::default() }
+        Self { mappings, refused: Mutex::default(), messages: Mutex::default() }
     }
 
     fn refused(&self) -> MutexGuard<'_, Option<(u64, bool)>> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn messages(&self) -> MutexGuard<'_, Vec<u64>> {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a store is a message to the scheduler, which it then has.
+    fn is_message(&self, address: u64, width: u64, value: u64) -> bool {
+        let is_message = width == MESSAGE && self.mappings.is_reflected(address);
+        if is_message {
+            let mut messages = self.messages();
+            if messages.len() < MOST_MESSAGES {
+                messages.push(value);
+            }
+        }
+        is_message
     }
 
     /// What came of an access, or none where it was refused.
@@ -69,6 +97,9 @@ impl<M: Mappings> Foreign for Seen<M> {
     }
 
     fn load(&self, address: u64, width: u64) -> u64 {
+        if self.mappings.is_reflected(address) {
+            return 0;
+        }
         let mut bytes = [0; 8];
         self.read(address, &mut bytes[..width as usize]);
         u64::from_le_bytes(bytes)
@@ -79,11 +110,18 @@ impl<M: Mappings> Foreign for Seen<M> {
     }
 
     fn store(&self, address: u64, width: u64, value: u64) {
+        if self.is_message(address, width, value) {
+            return;
+        }
         let bytes = &value.to_le_bytes()[..width as usize];
         self.access(address, true, |of, at| of.write(at, bytes).then_some(()));
     }
 
     fn compare_exchange(&self, address: u64, width: u64, old: u64, new: u64) -> u64 {
+        // The scheduler's word is free whenever somebody looks.
+        if old == 0 && self.is_message(address, width, new) {
+            return 0;
+        }
         let exchange = |of: &M::Bytes, at| of.compare_exchange(at, width as usize, old, new);
         self.access(address, true, exchange).unwrap_or(old)
     }
@@ -92,5 +130,9 @@ impl<M: Mappings> Foreign for Seen<M> {
 impl<M: Mappings> KernelSpace for Seen<M> {
     fn take_refused(&self) -> Option<(u64, bool)> {
         self.refused().take()
+    }
+
+    fn take_messages(&self) -> Vec<u64> {
+        std::mem::take(&mut self.messages())
     }
 }

@@ -16,6 +16,9 @@ use super::uvm::{self, Range, RangeKind};
 use crate::Status;
 use crate::files::FileId;
 
+/// Pages of a GPU, in bytes (`uvm_mmu_page_size_supported`).
+const PAGES: [u64; 4] = [4 << 10, 64 << 10, 2 << 20, 512 << 20];
+
 /// UvmGpuMappingTypeReadOnly.
 const READ_ONLY: u64 = 3;
 
@@ -41,7 +44,7 @@ fn show_range(space: &Space, base: u64, range: &Range, residence: &Arc<Residence
     if let Some(memory) = range.memory.as_ref().filter(|_| space.has(base, range.length)) {
         let held = match range.kind {
             RangeKind::Managed => Held::Managed(memory.clone(), residence.clone()),
-            RangeKind::External | RangeKind::Pool => Held::Kept(memory.clone()),
+            _ => Held::Kept(memory.clone()),
         };
         space.map(base, range.length, held, 0, true);
     }
@@ -119,11 +122,22 @@ impl Driver {
         }
     }
 
-    /// UVM_MAP_DYNAMIC_PARALLELISM_REGION: addresses that launches by kernels use, which none makes here.
+    /// UVM_MAP_DYNAMIC_PARALLELISM_REGION: a page in which a GPU's kernels store what they launch
+    /// (`uvm_map_sked_reflected_range`).
     pub(super) fn map_dynamic_region(&mut self, caller: Caller<'_>, args: &Params) -> Result {
         let (base, length) = range(args)?;
-        self.registered_gpu(caller, args, "gpuUuid")?;
-        self.create_range(caller, base, Range { length, kind: RangeKind::External, memory: None })
+        let gpu = self.registered_gpu(caller, args, "gpuUuid")?;
+        let space = self.uvm_space(caller)?.spaces.get(&gpu).ok_or(Status::INVALID_DEVICE)?.clone();
+        if !space.has(base, length) {
+            return Err(Status::OUT_OF_RANGE.into());
+        }
+        if !PAGES.contains(&length) || base % length != 0 {
+            return Err(Status::INVALID_ADDRESS.into());
+        }
+        let range = Range { length, kind: RangeKind::Reflected, memory: None };
+        self.create_range(caller, base, range)?;
+        space.map(base, length, Held::Reflected, 0, true);
+        Ok(())
     }
 
     fn range_at(&mut self, file: FileId, base: u64, length: u64) -> Option<&Range> {

@@ -60,6 +60,8 @@ pub(super) enum Held {
     /// UVM's own memory, whose pages come to who touches them.
     Managed(Arc<Buffer>, Arc<Residence>),
     Seen(Weak<Buffer>, Weak<Addresses>),
+    /// None: where kernels reach the scheduler of launches.
+    Reflected,
 }
 
 impl Held {
@@ -67,14 +69,19 @@ impl Held {
         match self {
             Self::Kept(buffer) | Self::Managed(buffer, _) => Some(buffer.clone()),
             Self::Seen(buffer, by) if by.strong_count() > 0 => buffer.upgrade(),
-            Self::Seen(..) => None,
+            Self::Seen(..) | Self::Reflected => None,
         }
+    }
+
+    /// Whether something is there.
+    fn is_live(&self) -> bool {
+        matches!(self, Self::Reflected) || self.buffer().is_some()
     }
 
     fn residence(&self) -> Option<&Arc<Residence>> {
         match self {
             Self::Managed(_, residence) => Some(residence),
-            Self::Kept(_) | Self::Seen(..) => None,
+            Self::Kept(_) | Self::Seen(..) | Self::Reflected => None,
         }
     }
 
@@ -162,13 +169,13 @@ impl Space {
     fn is_free(&self, base: u64, end: u64) -> bool {
         let mapped = self.mapped();
         let mut below = mapped.range(..end).rev().take_while(|(_, of)| of.end > base);
-        !below.any(|(_, of)| of.buffer.buffer().is_some())
+        !below.any(|(_, of)| of.buffer.is_live())
     }
 
     /// What is mapped, from where to where.
     fn taken(&self) -> Vec<(u64, u64)> {
         let mapped = self.mapped();
-        let live = mapped.iter().filter(|(_, of)| of.buffer.buffer().is_some());
+        let live = mapped.iter().filter(|(_, of)| of.buffer.is_live());
         live.map(|(base, of)| (*base, of.end)).collect()
     }
 
@@ -264,7 +271,13 @@ impl Mappings for Arc<Space> {
     fn range(&self, address: u64) -> Option<(u64, u64)> {
         let mapped = self.mapped();
         let (base, of) = mapped.range(..=address).next_back().filter(|(_, of)| of.end > address)?;
-        of.buffer.buffer().map(|_| (*base, of.end))
+        of.buffer.is_live().then_some((*base, of.end))
+    }
+
+    fn is_reflected(&self, address: u64) -> bool {
+        let mapped = self.mapped();
+        let below = mapped.range(..=address).next_back().filter(|(_, of)| of.end > address);
+        below.is_some_and(|(_, of)| matches!(of.buffer, Held::Reflected))
     }
 
     fn at(&self, address: u64) -> Option<(View, u64, bool)> {

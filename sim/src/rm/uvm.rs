@@ -73,6 +73,8 @@ pub(super) enum RangeKind {
     Pool,
     /// Memory of UVM's own.
     Managed,
+    /// Where kernels of a GPU reach the scheduler of its launches.
+    Reflected,
 }
 
 impl Space {
