@@ -1012,15 +1012,21 @@ fn libcuda_gives_functions_to_kernels() {
             assert_eq!(lines, expected);
             return;
         }
-        // A GPU's libcuda says 710 of it. What it sees of cores to tell a failed assertion from a trap is not public.
+        // A GPU's libcuda says 710 of it. What its code for traps tells it, which is not run, is not public.
         assert_eq!(lines.pop(), Some("asserted 719"), "{}", seen.out);
         assert_eq!(lines.len(), 24, "{}", seen.out);
         for (line, thread) in lines.iter().zip(40..) {
             let end = format!("thread: [{thread},0,0] Assertion `threadIdx.x < limit` failed.");
             assert!(line.ends_with(&end), "{line}");
         }
-        let [(code, text)] = &seen.diagnostics[..] else { panic!("{:?}", seen.diagnostics) };
-        assert!(code == "kernel-error" && text.starts_with("Xid 13 "), "{text}");
+        let [(code, text), (reset, xid)] = &seen.diagnostics[..] else {
+            panic!("{:?}", seen.diagnostics)
+        };
+        assert!(
+            code == "kernel-error" && text.ends_with("assertion: an assertion failed"),
+            "{text}"
+        );
+        assert_eq!((reset.as_str(), xid.starts_with("Xid 43 ")), ("channel-reset", true), "{xid}");
     });
 }
 

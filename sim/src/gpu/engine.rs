@@ -130,6 +130,8 @@ pub(crate) enum Trap {
     Warp(u32),
     /// A breakpoint, as `trap` is one.
     Breakpoint,
+    /// One of a failed assertion, which is the program's to end.
+    Assertion,
     /// Nothing that hardware would see.
     Nothing,
 }

@@ -257,7 +257,8 @@ fn trap(kind: FindingKind) -> Trap {
     match kind {
         FindingKind::OutOfBounds | FindingKind::UseAfterFree => Trap::Address,
         FindingKind::Misaligned => Trap::Warp(MISALIGNED_ADDR),
-        FindingKind::Trap | FindingKind::Assert => Trap::Breakpoint,
+        FindingKind::Trap => Trap::Breakpoint,
+        FindingKind::Assert => Trap::Assertion,
         _ => Trap::Nothing,
     }
 }

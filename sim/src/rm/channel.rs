@@ -75,6 +75,8 @@ struct Channel {
     /// Whether it was scheduled.
     is_enabled: bool,
     is_dead: bool,
+    /// Whether a kernel has stopped it, which is the program's to end.
+    is_halted: bool,
     /// What shader cores keep of its kernel that went wrong.
     trap: Option<Trap>,
     /// Up to when the kernel that runs has been counted as work.
@@ -98,7 +100,7 @@ impl Channel {
     }
 
     fn is_runnable(&self) -> bool {
-        self.is_enabled && !self.is_dead
+        self.is_enabled && !self.is_dead && !self.is_halted
     }
 
     fn token(&self, number: u32) -> u32 {
@@ -258,6 +260,7 @@ impl Driver {
             engine: Engine::of_class(class),
             is_enabled: false,
             is_dead: false,
+            is_halted: false,
             trap: None,
             computing: None,
         };
@@ -453,21 +456,56 @@ impl Driver {
         let (code, text) = fault.note();
         let Some(failed) = self.channels.all.get_mut(&number) else { return };
         failed.trap = trap;
-        let (client, parent, gpu) = (failed.client, failed.parent, failed.gpu);
+        let (client, gpu) = (failed.client, failed.gpu);
+        let (process, object) = (failed.process, failed.object);
+        if trap == Some(Trap::Assertion) && self.tell_of_assertion(client, object) {
+            self.log.diagnose(process, code, format!("channel {number}: {text}"));
+            self.together(number, |channel| channel.is_halted = true);
+            return;
+        }
         let text = format!("Xid {xid} of GPU {gpu}: channel {number}: {text}");
-        self.log.diagnose(failed.process, code, text);
+        self.log.diagnose(process, code, text);
+        self.end_together(number, xid);
+    }
+
+    /// A program ends its channel (NV906F_CTRL_CMD_RESET_CHANNEL), and with it those of its group.
+    pub(super) fn reset_channel(&mut self, id: ChannelId) {
+        /// ROBUST_CHANNEL_RESETCHANNEL_VERIF_ERROR.
+        const RESET: u32 = 43;
+        let Some(channel) = self.channels.all.get(&id.number) else { return };
+        if !channel.is_dead {
+            let text = format!(
+                "Xid {RESET} of GPU {}: channel {}: its program ends it",
+                id.gpu, id.number
+            );
+            self.log.diagnose(channel.process, "channel-reset", text);
+            self.end_together(id.number, RESET);
+        }
+    }
+
+    /// Ends a channel and those of its group; the notifiers say so.
+    fn end_together(&mut self, number: u32, xid: u32) {
+        let time = self.clock.gpu();
+        self.together(number, |channel| channel.end(time, xid));
+        if let Some(gpu) = self.channels.all.get(&number).map(|channel| channel.gpu) {
+            self.report_xid(gpu, xid);
+        }
+    }
+
+    /// Does something with a channel and those of its group.
+    fn together(&mut self, number: u32, what: impl Fn(&mut Channel)) {
+        let Some(named) = self.channels.all.get(&number) else { return };
+        let (client, parent) = (named.client, named.parent);
         let is_group = matches!(
             self.server.object(client, parent).map(|object| &object.kind),
             Some(ObjectKind::Group(_))
         );
-        let time = self.clock.gpu();
         for (other, channel) in &mut self.channels.all {
             let is_together = is_group && (channel.client, channel.parent) == (client, parent);
             if *other == number || is_together {
-                channel.end(time, xid);
+                what(channel);
             }
         }
-        self.report_xid(gpu, xid);
     }
 
     /// The same, of all channels of a GPU.

@@ -298,6 +298,17 @@ impl Driver {
         self.post_all(&told, info)
     }
 
+    /// Tells who listens to the objects of a channel that an assertion of a kernel has failed; whether anybody does. No
+    /// header has the number: of the four that libcuda listens to this is the one at which it ends the channel itself.
+    pub(super) fn tell_of_assertion(&mut self, client: u32, channel: u32) -> bool {
+        const ASSERTION: u32 = 3;
+        let Some(client) = self.server.find(client).ok() else { return false };
+        let objects = client.objects().filter(|object| object.parent == channel);
+        let listeners = objects.flat_map(|object| &object.notifier.listeners);
+        let told: Vec<Listener> = listeners.filter(|it| it.index == ASSERTION).copied().collect();
+        self.post_all(&told, Info::default()) > 0
+    }
+
     /// Tells programs of an error (`krcErrorSendEventNotifications_KERNEL`).
     pub(super) fn report_xid(&mut self, gpu: usize, number: u32) -> usize {
         self.notify_named(gpu, "RC_ERROR", Info { info32: number, info16: NO_INSTANCE })

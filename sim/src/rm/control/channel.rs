@@ -11,6 +11,8 @@ use crate::rm::server::ObjectKind;
 pub(super) fn handler(name: &str) -> Option<Handler> {
     Some(match name {
         "NVA06C_CTRL_CMD_GPFIFO_SCHEDULE" | "NVA06F_CTRL_CMD_GPFIFO_SCHEDULE" => schedule,
+        "NV906F_CTRL_CMD_RESET_CHANNEL" | "NVA06F_CTRL_CMD_RESET_CHANNEL" => reset,
+        "NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS" => disable,
         "NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN" => token,
         "NVC36F_CTRL_GET_CLASS_ENGINEID" | "NV906F_CTRL_GET_CLASS_ENGINEID" => class_engine,
         "NV0080_CTRL_CMD_FIFO_GET_CHANNELLIST" => numbers,
@@ -34,6 +36,39 @@ fn token(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Resul
         return Err(Status::INVALID_OBJECT.into());
     };
     Ok(params.set("workSubmitToken", driver.work_submit_token(channel)?)?)
+}
+
+/// `subdeviceCtrlCmdFifoDisableChannels_IMPL`: channels or groups, by their handles.
+fn disable(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
+    if params.get("pRunlistPreemptEvent")? != 0 {
+        return Err(Status::INSUFFICIENT_PERMISSIONS.into());
+    }
+    let count = params.word("numChannels")? as usize;
+    if count > params.count("hChannelList")? {
+        return Err(Status::INVALID_ARGUMENT.into());
+    }
+    let is_enabled = params.get("bDisable")? == 0;
+    for at in 0..count {
+        let client = params.word(&format!("hClientList[{at}]"))?;
+        let object = params.word(&format!("hChannelList[{at}]"))?;
+        driver.server.client(client, target.caller.owner)?.object(object)?;
+        driver.schedule(client, object, is_enabled);
+    }
+    Ok(())
+}
+
+/// `kchannelCtrlCmdResetChannel_IMPL`.
+fn reset(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
+    /// NV906F_CTRL_CMD_RESET_CHANNEL_REASON_ENUM_MAX.
+    const REASONS: u32 = 3;
+    let ObjectKind::Channel(channel) = target.kind else {
+        return Err(Status::INVALID_OBJECT.into());
+    };
+    if params.word("resetReason")? >= REASONS {
+        return Err(Status::INVALID_PARAMETER.into());
+    }
+    driver.reset_channel(channel);
+    Ok(())
 }
 
 fn nothing(_: &mut Driver, _: &Target<'_>, _: &mut Params) -> Result {

@@ -22,7 +22,7 @@ fn errors(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Resu
     let trap = trap(driver, target, params)?.and_then(|trap| *trap);
     let (global, warp) = match trap {
         Some(Trap::Warp(error)) => (0, error),
-        Some(Trap::Breakpoint) => (BPT_INT, 0),
+        Some(Trap::Breakpoint | Trap::Assertion) => (BPT_INT, 0),
         Some(Trap::Address | Trap::Nothing) | None => (0, 0),
     };
     let cores = params.count("smErrorStateArray")?.min(params.word("numSMsToRead")? as usize);
