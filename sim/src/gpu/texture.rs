@@ -736,10 +736,9 @@ mod tests {
         assert_eq!(found, expected);
         let forced = [&words[..], &[(57, 57, 1)]].concat();
         assert!(!sampler(&with(&forced), &header).unwrap().normalized);
-        // Less, or greater: not equal.
-        let compares = [&words[..], &[(9, 9, 1), (12, 10, 5)]].concat();
-        let unequal = Comparison { less: true, equal: false, greater: true };
-        assert_eq!(sampler(&with(&compares), &header).unwrap().comparison, Some(unequal));
+        let compares = [&words[..], &[(9, 9, 1), (12, 10, 6)]].concat();
+        let at_least = Comparison { less: false, equal: true, greater: true };
+        assert_eq!(sampler(&with(&compares), &header).unwrap().comparison, Some(at_least));
         for (field, expected) in [
             ((31, 31, 1), "FORCED_INVALID"),
             ((34, 32, 1), "MAG_FILTER 3 is not simulated"),
