@@ -515,7 +515,12 @@ fn together(c: &mut Choice, text: &mut String) {
             c.below(32),
             [31, 0x181f, 0x1c1f][c.below(3) as usize]
         ),
-        1 => writeln!(text, "vote.sync.ballot.b32 {d}, %p{}, -1;", c.below(2)),
+        // ptxas 12.3 leaves a vote to the lanes that use its result, if those are not all.
+        1 => writeln!(
+            text,
+            "vote.sync.ballot.b32 {d}, %p{}, -1; st.shared.b32 [%t1], {d};",
+            c.below(2)
+        ),
         2 => writeln!(text, "vote.sync.{}.pred %p0, %p1, -1;", c.of(&["all", "any", "uni"])),
         3 => writeln!(text, "and.b32 %n5, {x}, 3; match.any.sync.b32 {d}, %n5, -1;"),
         4 => writeln!(text, "redux.sync.{}.s32 {d}, {x}, -1;", c.of(&["add", "min", "max"])),
