@@ -237,7 +237,11 @@ fn integers(c: &mut Choice, text: &mut String) {
         6 => writeln!(text, "shl.b32 {d}, {x}, {y};"),
         7 => writeln!(text, "shr.{sign} {d}, {x}, {y};"),
         8 => writeln!(text, "{}.b32 {d}, {x}, {y};", c.of(&["and", "or", "xor"])),
-        9 => writeln!(text, "lop3.b32 {d}, {x}, {y}, {z}, {};", c.below(256)),
+        // Of two operands that are the same, ptxas 12.3 to 13.0 keeps one in the place of the other.
+        9 => {
+            let z = if z == y { "0" } else { &z };
+            writeln!(text, "lop3.b32 {d}, {x}, {y}, {z}, {};", c.below(256))
+        }
         10 => writeln!(text, "prmt.b32 {d}, {x}, {y}, {z};"),
         11 => writeln!(text, "{}.{sign} {d}, {x}, {y};", c.of(&["min", "max"])),
         // Of a place that it knows to be beyond 31, ptxas 12.3 -O3 takes the sign for set.
