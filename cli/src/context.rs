@@ -300,7 +300,7 @@ impl<'a> Context<'a> {
     /// The model on stdout, as it goes: a tag's facts are some 100,000 lines.
     pub(crate) fn print_json(&self, value: &impl Serialize) -> Result<(), Report> {
         let mut out = BufWriter::new(std::io::stdout().lock());
-        let done = serde_json::to_writer_pretty(&mut out, value).map_err(std::io::Error::from);
+        let done = terminal::json(&mut out, value);
         written(done.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()))
     }
 

@@ -12,6 +12,7 @@ use nvabi_pipeline::tag::Tag;
 use nvabi_reports::decode::{
     self, Called, Catalog, Decoded, Decoder, Lines, NVKMS_ARGUMENT, OnCall, value,
 };
+use nvabi_reports::terminal;
 
 use crate::Outcome;
 use crate::args;
@@ -179,7 +180,7 @@ impl Calls {
         if let Some(call) = call.as_object_mut() {
             call.insert("file".to_owned(), self.file.as_str().into());
         }
-        Ok(serde_json::to_writer(&mut self.out, &call)?)
+        terminal::json_line(&mut self.out, &call)
     }
 
     /// The rest of the model behind the calls.
@@ -192,7 +193,9 @@ impl Calls {
         if !self.json {
             return write!(self.out, "\n{}", decode::text(decoded));
         }
-        let model = serde_json::to_string_pretty(decoded)?;
+        let mut model = Vec::new();
+        terminal::json(&mut model, decoded)?;
+        let model = String::from_utf8_lossy(&model);
         let begun = if self.any { "\n  ]," } else { "{\n  \"calls\": []," };
         writeln!(self.out, "{begun}{}", model.strip_prefix('{').unwrap_or(&model))
     }

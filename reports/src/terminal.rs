@@ -1,6 +1,11 @@
 //! Text for a terminal: columns, and letters that command nothing.
 
 use std::borrow::Cow;
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::Serializer;
+use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 
 /// A line with its control characters spelled out: a name that a program, a plugin or a file chose
 /// must neither end the line nor command the terminal.
@@ -45,6 +50,85 @@ fn commands(letter: char) -> bool {
     letter.is_control() || LINES.contains(&letter) || marks || orders
 }
 
+/// A value as JSON over several lines. What commands the terminal in a text of it is escaped, as JSON can.
+///
+/// # Errors
+///
+/// When it cannot be written.
+pub fn json(out: impl Write, value: &impl Serialize) -> io::Result<()> {
+    let formatter = Spelled(PrettyFormatter::new());
+    Ok(value.serialize(&mut Serializer::with_formatter(out, formatter))?)
+}
+
+/// The same in one line.
+///
+/// # Errors
+///
+/// When it cannot be written.
+pub fn json_line(out: impl Write, value: &impl Serialize) -> io::Result<()> {
+    let formatter = Spelled(CompactFormatter);
+    Ok(value.serialize(&mut Serializer::with_formatter(out, formatter))?)
+}
+
+/// Another's form, with letters of texts escaped that command.
+struct Spelled<F>(F);
+
+impl<F: Formatter> Formatter for Spelled<F> {
+    fn write_string_fragment<W: ?Sized + Write>(
+        &mut self,
+        out: &mut W,
+        text: &str,
+    ) -> io::Result<()> {
+        for part in text.split_inclusive(commands) {
+            let Some(letter) = part.chars().next_back().filter(|letter| commands(*letter)) else {
+                out.write_all(part.as_bytes())?;
+                continue;
+            };
+            out.write_all(&part.as_bytes()[..part.len() - letter.len_utf8()])?;
+            for unit in letter.encode_utf16(&mut [0; 2]) {
+                write!(out, "\\u{unit:04x}")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.begin_array(out)
+    }
+
+    fn end_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_array(out)
+    }
+
+    fn begin_array_value<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        self.0.begin_array_value(out, first)
+    }
+
+    fn end_array_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_array_value(out)
+    }
+
+    fn begin_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.begin_object(out)
+    }
+
+    fn end_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_object(out)
+    }
+
+    fn begin_object_key<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        self.0.begin_object_key(out, first)
+    }
+
+    fn begin_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.begin_object_value(out)
+    }
+
+    fn end_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_object_value(out)
+    }
+}
+
 /// How wide a column is: as its widest cell, but for cells wider than `limit`, which stick out.
 ///
 /// A program, a plugin or a log can make a cell as long as it likes: that one does not push all others
@@ -56,7 +140,7 @@ pub fn width<'c>(cells: impl IntoIterator<Item = &'c str>, limit: usize) -> usiz
 
 #[cfg(test)]
 mod tests {
-    use super::{line, lines, width};
+    use super::{json, json_line, line, lines, width};
 
     #[test]
     fn control_characters_are_spelled_out() {
@@ -71,6 +155,24 @@ mod tests {
         for letter in "\u{202a}\u{202e}\u{2066}\u{2069}\u{200f}\u{61c}\u{2028}".chars() {
             assert_eq!(line(&format!("a{letter}b")), format!("a\\u{{{:x}}}b", u32::from(letter)));
         }
+    }
+
+    #[test]
+    fn json_is_spelled_out_and_read_back() {
+        let value =
+            serde_json::json!({ "a\u{202e}b": ["größe", "\u{9b}2J\n", 1, {}], "c": "\u{2028}" });
+        let (mut whole, mut one) = (Vec::new(), Vec::new());
+        json(&mut whole, &value).unwrap();
+        json_line(&mut one, &value).unwrap();
+        let plain = |text: String| {
+            let spelled = [("\u{202e}", "\\u202e"), ("\u{9b}", "\\u009b"), ("\u{2028}", "\\u2028")];
+            spelled.iter().fold(text, |text, (raw, spelled)| text.replace(raw, spelled))
+        };
+        // As it is without, but for the letters.
+        assert_eq!(String::from_utf8(one.clone()).unwrap(), plain(value.to_string()));
+        let pretty = serde_json::to_string_pretty(&value).unwrap();
+        assert_eq!(String::from_utf8(whole).unwrap(), plain(pretty));
+        assert_eq!(serde_json::from_slice::<serde_json::Value>(&one).unwrap(), value);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use nvabi_reports::decode::sniff::record::{End, Writer};
 use nvabi_reports::decode::sniff::{Audit, Event, Named, Namer, Summary, Tables, line};
+use nvabi_reports::terminal;
 use serde_json::json;
 
 use super::check::Check;
@@ -56,7 +57,7 @@ impl<'c> View<'c> {
         if self.wanted.lines {
             match self.context.json() {
                 true => {
-                    serde_json::to_writer(&mut self.out, named)?;
+                    terminal::json_line(&mut self.out, named)?;
                     self.out.write_all(b"\n")?;
                 }
                 false => self.out.write_all(line(named, self.wanted.full).as_bytes())?,

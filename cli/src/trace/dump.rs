@@ -87,9 +87,7 @@ fn dump_warp(
             let file = source.as_ref().map(|source| source.file.as_str());
             let line = source.as_ref().map(|source| source.line);
             let row = Line { launch, warp: number, index, event: &event, file, line };
-            let text = serde_json::to_string(&row)
-                .map_err(|error| Diagnostic::error("trace-json", error.to_string()))?;
-            written(writeln!(out, "{text}"))?;
+            written(terminal::json_line(&mut *out, &row).and_then(|()| writeln!(out)))?;
             continue;
         }
         let place = match source {
