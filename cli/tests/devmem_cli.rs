@@ -503,6 +503,10 @@ fn formats_are_listed_with_their_sizes() {
         out(&output)
     );
     assert_eq!(nvabi(&["formats", "cpu:scanout"]).status.code(), Some(1));
+    let turned = nvabi(&["formats", "cpu:cpu-read+rotate-90"]);
+    assert_eq!(turned.status.code(), Some(2), "{}", out(&turned));
+    assert!(err(&turned).contains("cpu does not know rotate-90"), "{}", err(&turned));
+    assert_eq!(out(&nvabi(&["formats", "cpu:cpu-read+rotate-0"])), out(&output));
     let missing = nvabi(&["formats", "gpu:texture"]);
     assert_eq!(missing.status.code(), Some(2));
     assert!(err(&missing).contains("this machine has no gpu"), "{}", err(&missing));

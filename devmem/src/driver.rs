@@ -110,6 +110,27 @@ pub trait Device: Send + Sync {
         Ok(formats.into_iter().map(Hint::any_size).collect())
     }
 
+    /// The same for all that is asked of one use.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::hints`], and when a detail is not known.
+    fn hints_for(&self, wanted: &Use) -> Result<Vec<Hint>> {
+        let mut hints = self.hints(wanted.operation)?;
+        if wanted.details.iter().all(Detail::is_plain) {
+            return Ok(hints);
+        }
+        let mut kept = Vec::new();
+        for hint in hints.drain(..) {
+            let image = Image::new(drivers::SIDE, drivers::SIDE, hint.format);
+            let usage = Usage::new(image, vec![wanted.clone()]);
+            if !self.sets_for(&usage, wanted)?.is_empty() {
+                kept.push(hint);
+            }
+        }
+        Ok(kept)
+    }
+
     /// What memory of this kind costs it, to compare with other sets and devices: 0 is the best.
     fn cost(&self, _set: &CapabilitySet) -> u64 {
         0

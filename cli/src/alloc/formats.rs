@@ -15,7 +15,7 @@ pub(crate) fn formats(context: &Context<'_>, args: &AllocFormats) -> Result<Outc
         Diagnostic::error("alloc-no-device", format!("this machine has no {}", wanted.device))
             .help("`nvabi alloc devices` lists devices")
     })?;
-    let hints = device.hints(wanted.operation).map_err(|error| {
+    let hints = device.hints_for(wanted).map_err(|error| {
         Diagnostic::error("alloc-device", format!("cannot query {}: {error}", wanted.device))
     })?;
     match context.json() {

@@ -10,7 +10,7 @@ use std::os::fd::IntoRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice;
 
-use nvabi_devmem::drivers::{enumerate, formats, of_number};
+use nvabi_devmem::drivers::{enumerate, of_number};
 use nvabi_devmem::plugin::abi::{RawDevice, RawImage, RawPlane};
 use nvabi_devmem::plugin::applications::{self, RawBuffer, RawUse};
 use nvabi_devmem::plugin::{details_of, drivers};
@@ -343,8 +343,8 @@ pub unsafe extern "C" fn nvabi_alloc_formats(
     answer(|| {
         // SAFETY: the header's promise.
         let (alloc, wanted) = unsafe { (lent(alloc, "alloc")?, use_of(lent(wanted, "use")?)?) };
-        let found = formats(alloc.device(&wanted.device)?, wanted.operation).map_err(failed)?;
-        let numbers: Vec<u32> = found.iter().map(|format| format.0).collect();
+        let found = alloc.device(&wanted.device)?.hints_for(&wanted).map_err(failed)?;
+        let numbers: Vec<u32> = found.iter().map(|hint| hint.format.0).collect();
         // SAFETY: the header's promise.
         unsafe { hand_out(&numbers, list, capacity) }
     })
@@ -364,7 +364,7 @@ pub unsafe extern "C" fn nvabi_alloc_max_size(
     answer(|| {
         // SAFETY: the header's promise.
         let (alloc, wanted) = unsafe { (lent(alloc, "alloc")?, use_of(lent(wanted, "use")?)?) };
-        let hints = alloc.device(&wanted.device)?.hints(wanted.operation).map_err(failed)?;
+        let hints = alloc.device(&wanted.device)?.hints_for(&wanted).map_err(failed)?;
         let hint = hints.iter().find(|hint| hint.format == Fourcc(format));
         let hint = hint.ok_or_else(|| (ENOTSUP, format!("{wanted} of {}", Fourcc(format))))?;
         // SAFETY: the header's promise.

@@ -153,14 +153,17 @@ fn gpu(info: &DeviceInfo) -> Option<u64> {
     renders.then(|| nodes.iter().filter_map(number).min()).flatten()
 }
 
+/// An image of which it is asked whether a format is taken: even in both directions, as formats with fewer samples of
+/// colour are.
+pub(crate) const SIDE: u32 = 64;
+
 /// The formats that a device takes for an operation, of those that are known here.
 ///
 /// # Errors
 ///
 /// When it cannot be asked.
 pub fn formats(device: &(impl Device + ?Sized), operation: Operation) -> Result<Vec<Fourcc>> {
-    // Even in both directions, as formats with fewer samples of colour are.
-    let image = |format| Image::new(64, 64, format);
+    let image = |format| Image::new(SIDE, SIDE, format);
     let mut found = Vec::new();
     for format in format::known() {
         if !device.sets(&image(format), operation)?.is_empty() {
