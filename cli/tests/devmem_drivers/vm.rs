@@ -58,6 +58,8 @@ fn in_a_virtual_machine() {
     run.env("VM_FILES", format!("nvabi={}", env!("CARGO_BIN_EXE_nvabi")));
     // What the kernel was built with must be there.
     let provides = std::fs::read_to_string(kernel.join("provides")).unwrap_or_default();
+    let is_told = !kernel.join("vmlinuz").exists() || !provides.trim().is_empty();
+    assert!(is_told, "{} does not say which devices the kernel provides", kernel.display());
     let mut required: Vec<String> =
         provides.split_whitespace().map(|name| format!("device:{name}")).collect();
     if mesa.is_dir() {
