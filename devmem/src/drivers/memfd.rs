@@ -95,7 +95,14 @@ impl Device for Cpu {
         Buffer::new(file.into(), description.clone())
     }
 
-    fn import(&self, _buffer: &Buffer) -> Result<Box<dyn Import>> {
+    /// Maps it once, as who uses it will: some drivers' memory cannot be mapped.
+    fn import(&self, buffer: &Buffer) -> Result<Box<dyn Import>> {
+        let mut uses =
+            buffer.description().usage.uses.iter().filter(|of| of.device == self.info.name);
+        let writes = uses.any(|of| of.operation == Operation::CpuWrite);
+        let mut mapping = buffer.map()?;
+        let access = if writes { mapping.write()? } else { mapping.read()? };
+        access.end()?;
         Ok(Box::new(Taken))
     }
 }
@@ -103,3 +110,40 @@ impl Device for Cpu {
 struct Taken;
 
 impl Import for Taken {}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+    use crate::{Fourcc, Layout, Usage, Use};
+
+    #[test]
+    fn what_cannot_be_mapped_is_not_taken() {
+        let cpu = Memfd.devices().unwrap().remove(0).unwrap();
+        let described = |operation| Description {
+            usage: Usage::new(
+                Image::new(16, 16, Fourcc::new(b"XR24")),
+                vec![Use::new("cpu", operation)],
+            ),
+            set: CapabilitySet::new([], [Capability::pitch_linear()]),
+            layout: Layout { modifier: 0, planes: Vec::new(), size: PAGE },
+            metadata: Vec::new(),
+        };
+        let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+        let memory = File::from(memfd_create(c"nvabi", flags).unwrap());
+        memory.set_len(PAGE).unwrap();
+        let takes = |file: &File, operation| {
+            let file = file.try_clone().unwrap();
+            let buffer = Buffer::new(file.into(), described(operation)).unwrap();
+            cpu.import(&buffer).is_ok()
+        };
+        assert!(takes(&memory, Operation::CpuRead) && takes(&memory, Operation::CpuWrite));
+        let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
+        let to_write = File::options().write(true).open(path).unwrap();
+        assert!(!takes(&to_write, Operation::CpuRead) && !takes(&to_write, Operation::CpuWrite));
+        let sealed = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_FUTURE_WRITE;
+        fcntl(&memory, FcntlArg::F_ADD_SEALS(sealed)).unwrap();
+        assert!(takes(&memory, Operation::CpuRead) && !takes(&memory, Operation::CpuWrite));
+    }
+}
