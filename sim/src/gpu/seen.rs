@@ -63,8 +63,8 @@ impl<M: Mappings> Seen<M> {
         self.messages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a store is a message to the scheduler, which it then has.
-    fn is_message(&self, address: u64, width: u64, value: u64) -> bool {
+    /// Whether the scheduler takes what is stored where no memory is.
+    fn takes(&self, address: u64, width: u64, value: u64) -> bool {
         let is_message = width == MESSAGE && self.mappings.is_reflected(address);
         if is_message {
             let mut messages = self.messages();
@@ -75,16 +75,17 @@ impl<M: Mappings> Seen<M> {
         is_message
     }
 
-    /// What came of an access, or none where it was refused.
+    /// What came of an access. Where it cannot be it is refused, unless something else is done instead.
     fn access<T>(
         &self,
         address: u64,
         is_write: bool,
         access: impl FnOnce(&M::Bytes, u64) -> Option<T>,
+        instead: impl FnOnce() -> bool,
     ) -> Option<T> {
         let at = self.mappings.at(address).filter(|(.., is_writable)| *is_writable || !is_write);
         let done = at.and_then(|(bytes, offset, _)| access(&bytes, offset));
-        if done.is_none() {
+        if done.is_none() && !instead() {
             self.refused().get_or_insert((address, is_write));
         }
         done
@@ -97,33 +98,29 @@ impl<M: Mappings> Foreign for Seen<M> {
     }
 
     fn load(&self, address: u64, width: u64) -> u64 {
-        if self.mappings.is_reflected(address) {
-            return 0;
-        }
         let mut bytes = [0; 8];
-        self.read(address, &mut bytes[..width as usize]);
+        let into = &mut bytes[..width as usize];
+        let read = |of: &M::Bytes, at| of.read(at, into).then_some(());
+        self.access(address, false, read, || self.mappings.is_reflected(address));
         u64::from_le_bytes(bytes)
     }
 
     fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
-        self.access(address, false, |of, at| of.read(at, bytes).then_some(())).is_some()
+        let read = |of: &M::Bytes, at| of.read(at, bytes).then_some(());
+        self.access(address, false, read, || false).is_some()
     }
 
     fn store(&self, address: u64, width: u64, value: u64) {
-        if self.is_message(address, width, value) {
-            return;
-        }
         let bytes = &value.to_le_bytes()[..width as usize];
-        self.access(address, true, |of, at| of.write(at, bytes).then_some(()));
+        let write = |of: &M::Bytes, at| of.write(at, bytes).then_some(());
+        self.access(address, true, write, || self.takes(address, width, value));
     }
 
     fn compare_exchange(&self, address: u64, width: u64, old: u64, new: u64) -> u64 {
-        // The scheduler's word is free whenever somebody looks.
-        if old == 0 && self.is_message(address, width, new) {
-            return 0;
-        }
         let exchange = |of: &M::Bytes, at| of.compare_exchange(at, width as usize, old, new);
-        self.access(address, true, exchange).unwrap_or(old)
+        // The scheduler's word is free whenever somebody looks.
+        let instead = || old == 0 && self.takes(address, width, new);
+        self.access(address, true, exchange, instead).unwrap_or(old)
     }
 }
 

@@ -189,7 +189,7 @@ impl Space {
     /// The memory at an address.
     fn found_at(&self, address: u64) -> Option<Found> {
         let mapped = self.mapped();
-        let (base, of) = mapped.range(..=address).next_back().filter(|(_, of)| of.end > address)?;
+        let (base, of) = around(&mapped, address)?;
         let managed = of.buffer.residence().map(|residence| ManagedView {
             residence: residence.clone(),
             gpu: self.gpu,
@@ -204,6 +204,11 @@ impl Space {
             is_writable: of.is_writable,
         })
     }
+}
+
+/// The mapping that an address is in, and where it begins.
+fn around(mapped: &BTreeMap<u64, Mapped>, address: u64) -> Option<(&u64, &Mapped)> {
+    mapped.range(..=address).next_back().filter(|(_, of)| of.end > address)
 }
 
 /// Memory at an address: from where on in it, and how many bytes.
@@ -270,14 +275,13 @@ impl Mappings for Arc<Space> {
 
     fn range(&self, address: u64) -> Option<(u64, u64)> {
         let mapped = self.mapped();
-        let (base, of) = mapped.range(..=address).next_back().filter(|(_, of)| of.end > address)?;
+        let (base, of) = around(&mapped, address)?;
         of.buffer.is_live().then_some((*base, of.end))
     }
 
     fn is_reflected(&self, address: u64) -> bool {
         let mapped = self.mapped();
-        let below = mapped.range(..=address).next_back().filter(|(_, of)| of.end > address);
-        below.is_some_and(|(_, of)| matches!(of.buffer, Held::Reflected))
+        around(&mapped, address).is_some_and(|(_, of)| matches!(of.buffer, Held::Reflected))
     }
 
     fn at(&self, address: u64) -> Option<(View, u64, bool)> {
