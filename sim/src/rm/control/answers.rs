@@ -144,13 +144,18 @@ impl Driver {
 
     /// A number that the profile of a GPU has, or what programs made of it.
     pub(in crate::rm) fn number_of(&self, gpu: usize, name: &str) -> Option<i128> {
-        self.number_at(gpu, name, self.shares(gpu))
+        self.number_at(gpu, name, None)
     }
 
-    /// The same, when the GPU was so busy.
-    pub(in crate::rm) fn number_at(&self, gpu: usize, name: &str, shares: Shares) -> Option<i128> {
+    /// The same, when the GPU was so busy, if it is not asked now.
+    pub(in crate::rm) fn number_at(
+        &self,
+        gpu: usize,
+        name: &str,
+        shares: Option<Shares>,
+    ) -> Option<i128> {
         let params = Params::of(&self.interface, "", Vec::new());
-        let asked = Asked { driver: self, view: gpu.into(), params: &params, shares: Some(shares) };
+        let asked = Asked { driver: self, view: gpu.into(), params: &params, shares };
         asked.value(name, 0).ok()?.number()
     }
 

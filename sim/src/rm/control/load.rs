@@ -70,7 +70,7 @@ fn power(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Resul
     let gpu = target.kind.gpu().ok_or(Status::INVALID_OBJECT)?;
     let drawn = |is_busy| {
         let shares = if is_busy { Shares::WHOLE } else { Shares::default() };
-        driver.number_at(gpu, "power.now", shares).unwrap_or(0)
+        driver.number_at(gpu, "power.now", Some(shares)).unwrap_or(0)
     };
     let (busy, rest) = (drawn(true), drawn(false));
     let count = params.bytes.len().saturating_sub(POWER_HEAD) / POWER_SAMPLE;
