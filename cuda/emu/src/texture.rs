@@ -160,8 +160,7 @@ pub struct Sampler {
     pub comparison: Option<Comparison>,
 }
 
-/// What must hold of a depth, beside a texel's: in the order of bits as samplers have them, so that 0 never holds, and 7
-/// always, of no numbers as well.
+/// What must hold of a depth, beside a texel's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Comparison {
     /// It is less.
@@ -173,6 +172,12 @@ pub struct Comparison {
 }
 
 impl Comparison {
+    /// A bit for each order in which it holds, as samplers have them: 0 never holds, and 7 always, of no numbers as well.
+    pub fn of_bits(bits: u32) -> Self {
+        let [less, equal, greater] = [1, 2, 4].map(|bit| bits & bit != 0);
+        Self { less, equal, greater }
+    }
+
     fn holds(self, depth: f32, texel: f32) -> bool {
         match depth.partial_cmp(&texel) {
             Some(Ordering::Less) => self.less,
@@ -776,8 +781,7 @@ mod tests {
             (6, [1.0, 1.0, 0.0, 0.0, 0.0]),
             (7, [1.0; 5]),
         ] {
-            let [less, equal, greater] = [1, 2, 4].map(|bit| bits & bit != 0);
-            line.sampler.comparison = Some(Comparison { less, equal, greater });
+            line.sampler.comparison = Some(Comparison::of_bits(bits));
             let found = [0.0, 1.0, 2.0, 3.0, 4.0].map(|x| at(&line, x, Some(2.0)));
             assert_eq!(found, expected, "{bits}");
         }

@@ -1408,7 +1408,6 @@ fn texts(words: &[(&str, u128)]) -> Vec<u128> {
     words.iter().zip((0..).step_by(16)).map(|(row, at)| word(row, at)).collect()
 }
 
-/// What drivers' functions begin and end with: those that call one are alone in it, whatever the others wait for.
 #[test]
 fn lanes_of_four_have_signs_and_are_chosen() {
     // PP, PN, NP and ZP, of which the first lane's are the highest; of 5 and 3, and in the last 3 alone.
@@ -1441,6 +1440,7 @@ fn lanes_of_four_have_signs_and_are_chosen() {
     }
 }
 
+/// What drivers' functions begin and end with: those that call one are alone in it, whatever the others wait for.
 #[test]
 fn lanes_that_are_set_aside_come_back() {
     let read = |to: u128, state: u128| 0x355 | ALWAYS | to << 16 | state << 24 | 1 << 28;

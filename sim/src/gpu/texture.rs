@@ -467,14 +467,10 @@ fn sampler(words: &Words, header: &Header) -> Result<Sampler, String> {
         normalized: header.is_normalized && value(FORCE_UNNORMALIZED_COORDS) == 0,
         border: BORDER_COLOR.map(|field| value(field) as u32),
         mipmap,
-        comparison: (value(DEPTH_COMPARE) != 0).then(|| comparison(value(DEPTH_COMPARE_FUNC))),
+        // ZC_NEVER to ZC_ALWAYS have a bit for each order.
+        comparison: (value(DEPTH_COMPARE) != 0)
+            .then(|| Comparison::of_bits(value(DEPTH_COMPARE_FUNC) as u32)),
     })
-}
-
-/// DEPTH_COMPARE_FUNC: ZC_NEVER to ZC_ALWAYS have a bit for each order in which it holds.
-fn comparison(function: u64) -> Comparison {
-    let [less, equal, greater] = [1, 2, 4].map(|bit| function & bit != 0);
-    Comparison { less, equal, greater }
 }
 
 /// How a sampler chooses among levels, where there are several.

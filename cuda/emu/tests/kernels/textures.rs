@@ -343,11 +343,7 @@ fn case(kernel: &Kernel, chance: &mut Chance) -> Case {
             bias: chance.pick(&[0.0, 0.0, 0.75, -0.5]),
             clamp: chance.pick(&[[0.0, 16.0], [0.5, 1.25], [2.0, 1.0]]),
         },
-        comparison: (chance.below(2) == 0).then(|| {
-            let bits = chance.below(8);
-            let [less, equal, greater] = [1, 2, 4].map(|bit| bits & bit != 0);
-            Comparison { less, equal, greater }
-        }),
+        comparison: (chance.below(2) == 0).then(|| Comparison::of_bits(chance.below(8) as u32)),
     };
     let layout = Layout::Rows(Rows { row_bytes, plane_bytes });
     // ptxas divides each neighbour of a direction by itself, so that its level is another one.
