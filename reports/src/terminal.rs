@@ -19,11 +19,7 @@ pub fn lines(text: &str) -> Cow<'_, str> {
 }
 
 fn spelled<'t>(text: &'t str, kept: &[u8]) -> Cow<'t, str> {
-    // Of most texts the bytes tell: what commands beyond ASCII begins with one of these.
-    let suspect = |byte: u8| {
-        byte.is_ascii_control() && !kept.contains(&byte) || matches!(byte, 0xc2 | 0xd8 | 0xe2)
-    };
-    if !text.bytes().any(suspect) {
+    if !may_command(text, kept) {
         return text.into();
     }
     let mut spelled = String::with_capacity(text.len());
@@ -36,6 +32,14 @@ fn spelled<'t>(text: &'t str, kept: &[u8]) -> Cow<'t, str> {
         }
     }
     spelled.into()
+}
+
+/// Of most texts the bytes tell: what commands beyond ASCII begins with one of three.
+fn may_command(text: &str, kept: &[u8]) -> bool {
+    let suspect = |byte: u8| {
+        byte.is_ascii_control() && !kept.contains(&byte) || matches!(byte, 0xc2 | 0xd8 | 0xe2)
+    };
+    text.bytes().any(suspect)
 }
 
 /// Controls; what ends a line elsewhere; and what makes letters stand in another order than they are.
@@ -79,6 +83,9 @@ impl<F: Formatter> Formatter for Spelled<F> {
         out: &mut W,
         text: &str,
     ) -> io::Result<()> {
+        if !may_command(text, b"") {
+            return out.write_all(text.as_bytes());
+        }
         for part in text.split_inclusive(commands) {
             let Some(letter) = part.chars().next_back().filter(|letter| commands(*letter)) else {
                 out.write_all(part.as_bytes())?;

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use nvabi_reports::decode::sniff::record::{End, Writer};
 use nvabi_reports::decode::sniff::{Audit, Event, Named, Namer, Summary, Tables, line};
 use nvabi_reports::terminal;
+use serde::Serialize;
 use serde_json::json;
 
 use super::check::Check;
@@ -56,10 +57,7 @@ impl<'c> View<'c> {
     fn named(&mut self, names: &mut Names, named: &Named) -> io::Result<()> {
         if self.wanted.lines {
             match self.context.json() {
-                true => {
-                    terminal::json_line(&mut self.out, named)?;
-                    self.out.write_all(b"\n")?;
-                }
+                true => say(&mut self.out, named)?,
                 false => self.out.write_all(line(named, self.wanted.full).as_bytes())?,
             }
         }
@@ -86,7 +84,7 @@ impl<'c> View<'c> {
                     let lines = self.summary.lines();
                     let summary = json!({"call": "summary", "calls": calls, "failed": failed,
                         "unknown": unknown, "lines": lines});
-                    writeln!(self.out, "{summary}")?;
+                    say(&mut self.out, &summary)?;
                 }
                 false => self.out.write_all(self.summary.text().as_bytes())?,
             }
@@ -95,7 +93,7 @@ impl<'c> View<'c> {
         if let Some(check) = &self.check {
             differs = !check.is_clean();
             match json {
-                true => writeln!(self.out, "{}", check.json())?,
+                true => say(&mut self.out, &check.json())?,
                 false => self.out.write_all(check.text().as_bytes())?,
             }
         }
@@ -103,7 +101,7 @@ impl<'c> View<'c> {
             differs |= audit.disagrees();
             names.add_tags(audit);
             match json {
-                true => writeln!(self.out, "{}", audit.json())?,
+                true => say(&mut self.out, &audit.json())?,
                 false => self.out.write_all(audit.text().as_bytes())?,
             }
         }
@@ -112,7 +110,7 @@ impl<'c> View<'c> {
                 End::Code(code) => (Some(code), None),
                 End::Signal(signal) => (None, Some(signal)),
             };
-            writeln!(self.out, "{}", json!({"call": "end", "code": code, "signal": signal}))?;
+            say(&mut self.out, &json!({"call": "end", "code": code, "signal": signal}))?;
         }
         self.out.flush()?;
         Ok(differs)
@@ -122,6 +120,12 @@ impl<'c> View<'c> {
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
+}
+
+/// A line of JSON.
+fn say(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
+    terminal::json_line(&mut *out, value)?;
+    out.write_all(b"\n")
 }
 
 impl Sink for View<'_> {

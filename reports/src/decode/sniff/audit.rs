@@ -15,8 +15,8 @@ use serde::{Serialize, Serializer};
 
 use super::event::{Event, Ioctl, What};
 use super::leaves::{Leaf, number};
-use super::named::{Named, bytes_at};
-use super::parts::{Found, Part, Parts, is_path, parts, without_dimensions};
+use super::named::{Named, bytes_at, last_part};
+use super::parts::{Found, Part, Parts, is_path, parts};
 use super::tables::{Family, Tables};
 
 /// Elements behind a pointer that are looked at.
@@ -391,9 +391,8 @@ impl Audit {
     /// Fields with the role of a file descriptor, and such as look like one without it.
     fn fds(&mut self, call: &Call<'_, '_>, place: &Element<'_, '_>) {
         let roles = place.part.roles;
-        let fds: Vec<String> = roles.fds().iter().map(|fd| without_dimensions(&fd.name)).collect();
         for leaf in place.leaves {
-            let is_role = fds.contains(&leaf.path);
+            let is_role = roles.is_fd(&leaf.path);
             // What comes back is not there yet, and another member of a union holds something else.
             if is_role && (roles.opens(&leaf.path) || !leaf.is_valid(place.bytes)) {
                 continue;
@@ -621,11 +620,11 @@ impl<'e> Call<'_, 'e> {
         }
         // A list of handles has the name of the pointer.
         let name = match leaf.path.as_str() {
-            "." => place.part.prefix.trim_end_matches("->").rsplit(['.', '>']).next(),
-            _ => Some(leaf.name()),
+            "." => last_part(place.part.prefix.trim_end_matches("->")),
+            _ => leaf.name(),
         };
         let own = place.part.roles.handle(&leaf.path);
-        let means = own.or_else(|| self.family.handles.get(name?).copied());
+        let means = own.or_else(|| self.family.handles.get(name).copied());
         match leaf.declared.as_str() {
             "NvHandle" => Some(means.unwrap_or(HandleMeaning::Object)),
             _ => means,

@@ -46,6 +46,11 @@ impl<'t> Roles<'t> {
         }
     }
 
+    /// Whether a field holds a file descriptor.
+    pub(super) fn is_fd(self, path: &str) -> bool {
+        self.fds().iter().any(|fd| is_path(&fd.name, path))
+    }
+
     /// Fields that hold addresses.
     pub(super) fn pointers(self) -> &'t [Pointer] {
         match self {
@@ -76,11 +81,6 @@ impl<'t> Roles<'t> {
         let Self::Call(item) = self else { return false };
         item.opens.iter().any(|(field, _)| is_path(&field.name, path))
     }
-}
-
-/// The path of a field as a spec writes it, without the `[]` of arrays.
-pub(super) fn without_dimensions(path: &str) -> String {
-    path.replace("[]", "")
 }
 
 /// Whether a spec means a field: its path has no `[]`.
@@ -233,11 +233,9 @@ impl<'t> Walk<'t, '_> {
     fn fds(&mut self, family: &'t Family, roles: Roles<'t>, ty: &str, bytes: &[u8]) {
         let size = family.size(ty).and_then(|size| usize::try_from(size).ok());
         let Some(size) = size.filter(|size| *size > 0 && !roles.fds().is_empty()) else { return };
-        let paths: Vec<String> =
-            roles.fds().iter().map(|fd| without_dimensions(&fd.name)).collect();
         let leaves = family.leaves(ty);
         for element in bytes.chunks(size).take(ELEMENTS) {
-            for leaf in leaves.iter().filter(|leaf| paths.contains(&leaf.path)) {
+            for leaf in leaves.iter().filter(|leaf| roles.is_fd(&leaf.path)) {
                 // NvP64 and 64-bit fields hold descriptors too.
                 let fds = leaf.numbers(element).into_iter().map(|(_, fd)| fd as i32);
                 self.found.fds.extend(fds.filter(|fd| *fd >= 0));
