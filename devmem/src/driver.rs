@@ -116,12 +116,12 @@ pub trait Device: Send + Sync {
     ///
     /// As [`Self::hints`], and when a detail is not known.
     fn hints_for(&self, wanted: &Use) -> Result<Vec<Hint>> {
-        let mut hints = self.hints(wanted.operation)?;
+        let hints = self.hints(wanted.operation)?;
         if wanted.details.iter().all(Detail::is_plain) {
             return Ok(hints);
         }
         let mut kept = Vec::new();
-        for hint in hints.drain(..) {
+        for hint in hints {
             let image = Image::new(drivers::SIDE, drivers::SIDE, hint.format);
             let usage = Usage::new(image, vec![wanted.clone()]);
             if !self.sets_for(&usage, wanted)?.is_empty() {

@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE
 #include <nvabi-alloc.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -47,7 +48,7 @@ static void *touch(void *memory) {
     for (int turn = 0; turn < TURNS;) {
         void *planes[NVABI_DEVMEM_PLANES];
         int result = nvabi_alloc_begin(memory, NVABI_DEVMEM_CPU_WRITE, planes, NVABI_DEVMEM_PLANES);
-        if (result == -16 /* EBUSY */) {
+        if (result == -EBUSY) {
             sched_yield();
             continue;
         }
