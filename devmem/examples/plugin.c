@@ -97,7 +97,7 @@ static int codec_allocate(uint32_t index, const nvabi_devmem_memory *memory)
     (void)index;
     if (memory->plane_count == 0 || memory->size == 0)
         return -EINVAL;
-    fd = memfd_create("c-codec", MFD_CLOEXEC);
+    fd = memfd_create("c-codec", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return -errno;
     if (ftruncate(fd, (off_t)memory->size) != 0) {
