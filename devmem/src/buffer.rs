@@ -361,6 +361,12 @@ impl Buffer {
         self.pieces.first().map_or(Identity { device: 0, inode: 0 }, Piece::identity)
     }
 
+    /// The same, of another set that it keeps to.
+    pub(crate) fn of_set(mut self, set: CapabilitySet) -> Self {
+        self.description.set = set;
+        self
+    }
+
     /// What is known about it.
     pub fn description(&self) -> &Description {
         &self.description

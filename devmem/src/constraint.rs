@@ -88,8 +88,8 @@ impl ConstraintName {
     pub const MAX_SIZE: Self = Self(OWN + 9);
     /// Each plane has a multiple of so many rows; 32 bits.
     pub const ROW_ALIGNMENT: Self = Self(OWN + 10);
-    /// The memory is made by the device whose file has this number (`st_rdev`): one that takes no memory of
-    /// others asks for it.
+    /// The memory is made by the device whose file has this number (`st_rdev`), of a GPU with several nodes the first of
+    /// theirs: one that takes no memory of others asks for it.
     pub const MADE_BY: Self = Self(OWN + 11);
     /// The memory is in so many files: one, or one for each plane.
     pub const FILES: Self = Self(OWN + 12);
@@ -179,6 +179,8 @@ pub mod placement {
     pub const CARVEOUT: u64 = 1 << 3;
     /// Memory that the CPU cannot read.
     pub const PROTECTED: u64 = 1 << 4;
+    /// Those that the CPU sees, whatever the device is.
+    pub(crate) const VISIBLE: u64 = SYSTEM | CONTIGUOUS | CARVEOUT;
 }
 
 /// How the CPU sees memory, the bits of [`ConstraintName::COHERENCY`].
@@ -189,6 +191,8 @@ pub mod coherency {
     pub const WRITE_COMBINED: u64 = 1 << 1;
     /// Each access goes out.
     pub const UNCACHED: u64 = 1 << 2;
+    /// In whatever way.
+    pub(crate) const ANY: u64 = CACHED | WRITE_COMBINED | UNCACHED;
 }
 
 /// What a device cannot do without: one named value.

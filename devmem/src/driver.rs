@@ -69,6 +69,11 @@ impl DeviceInfo {
         let file = std::fs::metadata(&self.node).ok()?;
         Some(file.rdev()).filter(|number| *number != 0)
     }
+
+    /// The number of whose its memory is: of all nodes of one GPU the same, the first of theirs; of others their own.
+    pub fn owner(&self) -> Option<u64> {
+        drivers::gpu(self).or_else(|| self.number())
+    }
 }
 
 /// One device that touches memory, or makes it.
@@ -189,7 +194,8 @@ pub trait Device: Send + Sync {
         Err(Error::unsupported(format!("{} cannot import memory", self.info().name)))
     }
 
-    /// What the memory that it makes is like; `None` when it makes none, or none of one kind.
+    /// What the memory that it makes is like: [`Memory::UNKNOWN`] where only trials tell. `None` when it makes none, or
+    /// answers for each memory by [`Self::allocate`].
     fn memory(&self) -> Option<Memory> {
         None
     }

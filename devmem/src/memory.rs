@@ -9,9 +9,9 @@ use super::error::{Error, Result};
 /// What all memory of one allocator is like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// Which heap it is in: one bit of [`placement`].
+    /// Which heap it is in: one bit of [`placement`], or 0 where that is not known.
     pub placement: u64,
-    /// How the CPU sees it: one bit of [`coherency`].
+    /// How the CPU sees it: one bit of [`coherency`], or 0 where that is not known.
     pub coherency: u64,
     /// So many bytes from its start are in one piece, whatever its size is.
     pub contiguous: u64,
@@ -30,6 +30,14 @@ impl Memory {
         page: 4096,
         max_size: u64::MAX,
     };
+
+    /// What a driver makes as it sees fit, of pages at least.
+    pub const UNKNOWN: Self = Self { placement: 0, coherency: 0, ..Self::PAGES };
+
+    /// Whether it is known what it is like.
+    pub fn is_known(&self) -> bool {
+        self.placement != 0 && self.coherency != 0
+    }
 
     /// Whether memory of this kind can be as described.
     ///
@@ -67,7 +75,38 @@ impl Memory {
             ConstraintName::MADE_BY => (maker == Some(value), 0),
             _ => return Ok(()),
         };
-        if kept { Ok(()) } else { Err(refused(asked.name, value, has)) }
+        if kept {
+            return Ok(());
+        }
+        match is_of_memory(asked.name) && !self.is_known() {
+            true => {
+                Err(Error::unsupported(format!("{asked} asked for, and not known of this memory")))
+            }
+            false => Err(refused(asked.name, value, has)),
+        }
+    }
+}
+
+/// Whether a constraint is of what memory is like, so that a driver which makes it as it sees fit cannot promise it.
+fn is_of_memory(name: ConstraintName) -> bool {
+    matches!(
+        name,
+        ConstraintName::CONTIGUOUS
+            | ConstraintName::PLACEMENT
+            | ConstraintName::COHERENCY
+            | ConstraintName::PAGE_SIZE
+            | ConstraintName::ADDRESS_ALIGNMENT
+    )
+}
+
+/// Whether a device that takes the memory has proved this of it. In which heap it is and how it is cached, no import
+/// shows: who asks for one in particular is not content with what works.
+pub(crate) fn is_tried(asked: Constraint) -> bool {
+    let has = |all: u64| asked.value & all == all;
+    match asked.name {
+        ConstraintName::PLACEMENT => has(placement::VISIBLE),
+        ConstraintName::COHERENCY => has(coherency::ANY),
+        name => is_of_memory(name),
     }
 }
 
@@ -138,5 +177,27 @@ mod tests {
             serves(9 << 20, ConstraintName::CONTIGUOUS, 0).unwrap_err(),
             "9437184 bytes asked for, 8388608 bytes at most offered"
         );
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_promised() {
+        let asked = [
+            (ConstraintName::CONTIGUOUS, 1),
+            (ConstraintName::PLACEMENT, placement::SYSTEM | placement::CONTIGUOUS),
+            (ConstraintName::COHERENCY, coherency::CACHED),
+            (ConstraintName::PAGE_SIZE, 1 << 16),
+            (ConstraintName::ADDRESS_ALIGNMENT, 1 << 16),
+        ];
+        for (name, value) in asked {
+            let refused = Memory::UNKNOWN.serves(&description(8192, name, value)).unwrap_err();
+            let told =
+                format!("{} asked for, and not known of this memory", Constraint::new(name, value));
+            assert_eq!(refused.to_string(), told);
+        }
+        let pages = [(ConstraintName::CONTIGUOUS, 0), (ConstraintName::ADDRESS_ALIGNMENT, 4096)];
+        for (name, value) in pages {
+            Memory::UNKNOWN.serves(&description(8192, name, value)).unwrap();
+        }
+        Memory::UNKNOWN.serves(&description(4096, ConstraintName::CONTIGUOUS, 1)).unwrap();
     }
 }

@@ -17,6 +17,7 @@ use super::drivers;
 use super::error::{Error, ErrorKind, Result};
 use super::explain::{Offer, plan};
 use super::layout::{Layout, layout_of, solve};
+use super::memory;
 use super::usage::{Fourcc, Image, Operation, Usage, Use};
 
 /// How many answers are remembered unless it is said.
@@ -48,6 +49,8 @@ pub enum Tried {
     OnePiece,
     /// The device's own.
     Own,
+    /// Memory of another node of the same GPU.
+    Sibling,
 }
 
 impl fmt::Display for Tried {
@@ -56,6 +59,7 @@ impl fmt::Display for Tried {
             Self::Scattered => "scattered memory",
             Self::OnePiece => "memory in one piece",
             Self::Own => "its own memory",
+            Self::Sibling => "memory of another node of its GPU",
         })
     }
 }
@@ -199,18 +203,20 @@ impl Prober {
             return Ok(known);
         }
         let of = Use::new(device.info().name.clone(), operation);
-        let mut trial = Trial { of, device, description, refusals: Vec::new() };
-        let found = match trial.run(self, devices) {
-            Ok(found) => found,
-            Err(error) => return Err((error, trial.refusals)),
+        let mut trial = Trial { of, device, description, refusals: Vec::new(), passing: None };
+        let found = trial.run(self, devices);
+        let needs = match (found, trial.passing.take()) {
+            (Found::Needs(constraints), passing) => (Some(constraints), passing),
+            (_, Some(passing)) => return Err((passing, trial.refusals)),
+            (Found::TakesNothing, None) => (None, None),
+            (Found::Unknown, None) => return Ok(Answer::unknown()),
         };
-        let needs = match found {
-            Found::Needs(constraints) => Some(constraints),
-            Found::TakesNothing => None,
-            Found::Unknown => return Ok(Answer::unknown()),
-        };
+        let (needs, passing) = needs;
         let answer = Answer { needs, refusals: trial.refusals };
-        self.answers().remember(question, answer.clone());
+        // What it takes instead is right now, and may be too strict at another time.
+        if passing.is_none() {
+            self.answers().remember(question, answer.clone());
+        }
         Ok(answer)
     }
 
@@ -309,9 +315,35 @@ impl Prober {
     ///
     /// As [`Self::allocate`].
     pub fn make(&self, devices: &[Box<dyn Device>], description: &Description) -> Result<Made> {
-        let mut description = description.clone();
         let users = users(devices, &description.usage)?;
-        for (device, operation) in &users {
+        self.make_for(devices, description, &users)
+    }
+
+    /// The same where some of the devices that are to use it are not here, such as those of another process: they are
+    /// not tried, and memory is made by who knows that it is what they need.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::make`], but for devices that are not here.
+    pub fn make_here(
+        &self,
+        devices: &[Box<dyn Device>],
+        description: &Description,
+    ) -> Result<Made> {
+        let is_here = |of: &&Use| device_of(devices, of).is_some();
+        let uses = description.usage.uses.iter().filter(is_here).cloned().collect();
+        let here = users(devices, &Usage { uses, ..description.usage.clone() })?;
+        self.make_for(devices, description, &here)
+    }
+
+    fn make_for(
+        &self,
+        devices: &[Box<dyn Device>],
+        description: &Description,
+        users: &[(&dyn Device, Operation)],
+    ) -> Result<Made> {
+        let mut description = description.clone();
+        for (device, operation) in users {
             // Memory whose layout is open cannot be made to try.
             if device.info().imports && !description.layout.is_open() {
                 let needs = self.needs(*device, *operation, &description, devices)?;
@@ -332,7 +364,7 @@ impl Prober {
         makers.sort_by_key(|device| place(&device.info().name).unwrap_or(usize::MAX));
         for allocator in makers {
             let by = allocator.info().name.clone();
-            match try_allocator(allocator, &users, &description) {
+            match try_allocator(allocator, users, &description) {
                 Ok((buffer, proofs)) => {
                     let request = match description.files() {
                         1 => allocator.request(&description),
@@ -443,6 +475,8 @@ struct Trial<'t> {
     device: &'t dyn Device,
     description: &'t Description,
     refusals: Vec<Refusal>,
+    /// The first error that says nothing about the memory.
+    passing: Option<Error>,
 }
 
 /// What came of a trial.
@@ -456,26 +490,30 @@ enum Found {
 }
 
 impl Trial<'_> {
-    fn run(&mut self, prober: &Prober, devices: &[Box<dyn Device>]) -> Result<Found> {
+    fn run(&mut self, prober: &Prober, devices: &[Box<dyn Device>]) -> Found {
         let mut tried = false;
         for (coarser, description) in pitches(self.description) {
             let smaller = at_most(&description, (prober.foreign.most)());
             let told = self.refusals.len();
-            let found =
-                smaller.map(|smaller| self.foreign(&smaller, prober, devices)).transpose()?;
+            let found = smaller.map(|smaller| self.foreign(&smaller, prober, devices));
             match found.unwrap_or(Found::Unknown) {
                 Found::Needs(mut needs) => {
                     needs.extend(coarser);
-                    return Ok(Found::Needs(needs));
+                    return Found::Needs(needs);
                 }
                 // What it said to the first is enough.
                 Found::TakesNothing if tried => self.refusals.truncate(told),
                 Found::TakesNothing => tried = true,
                 Found::Unknown => break,
             }
+            if self.passing.is_some() {
+                break;
+            }
         }
         match tried {
-            true => Ok(self.own()?.map_or(Found::TakesNothing, |maker| Found::Needs(vec![maker]))),
+            true => {
+                self.own(devices).map_or(Found::TakesNothing, |maker| Found::Needs(vec![maker]))
+            }
             false => self.own_or_unknown(),
         }
     }
@@ -486,69 +524,95 @@ impl Trial<'_> {
         description: &Description,
         prober: &Prober,
         devices: &[Box<dyn Device>],
-    ) -> Result<Found> {
+    ) -> Found {
         let scattered = match description.files() {
             1 => Ok(prober.scatter(description)),
             _ => description.made_by_planes(|one| Ok(prober.scatter(one))),
         };
         let scattered = match scattered {
             Ok(Some(scattered)) => scattered,
-            Ok(None) => return Ok(Found::Unknown),
+            Ok(None) => return Found::Unknown,
             // Files that its planes do not go into.
             Err(error) => {
-                self.refused(Tried::Scattered, &description.layout, error)?;
-                return Ok(Found::TakesNothing);
+                self.refused(Tried::Scattered, &description.layout, error);
+                return Found::TakesNothing;
             }
         };
-        if self.takes(Tried::Scattered, &scattered)? {
-            return Ok(Found::Needs(Vec::new()));
+        if self.takes(Tried::Scattered, &scattered) {
+            return Found::Needs(Vec::new());
         }
         let one_piece = Constraint::new(ConstraintName::CONTIGUOUS, 1);
         if let Some(whole) = whole(&asking_for(description, one_piece), devices) {
-            if self.takes(Tried::OnePiece, &whole)? {
-                return Ok(Found::Needs(vec![one_piece]));
+            if self.takes(Tried::OnePiece, &whole) {
+                return Found::Needs(vec![one_piece]);
             }
         }
-        Ok(Found::TakesNothing)
+        Found::TakesNothing
     }
 
     /// Where no memory of others can be made, a device is believed what it says, unless it refuses its own.
-    fn own_or_unknown(&mut self) -> Result<Found> {
-        let Some((_, Ok(own))) = self.made_own() else { return Ok(Found::Unknown) };
-        Ok(if self.takes(Tried::Own, &own)? { Found::Unknown } else { Found::TakesNothing })
-    }
-
-    /// Memory of the device itself, where it makes some, and the constraint to have that.
-    fn made_own(&self) -> Option<(Constraint, Result<Buffer>)> {
-        let info = self.device.info();
-        let number = info.number().filter(|_| info.allocates)?;
-        let maker = Constraint::new(ConstraintName::MADE_BY, number);
-        Some((maker, made(self.device, &asking_for(self.description, maker))))
-    }
-
-    /// Its own memory, where it makes some and takes it; the constraint is to have that.
-    fn own(&mut self) -> Result<Option<Constraint>> {
-        let Some((maker, own)) = self.made_own() else { return Ok(None) };
-        let taken = match own {
-            Ok(own) => self.takes(Tried::Own, &own)?,
-            Err(error) => self.refused(Tried::Own, &self.description.layout, error)?,
-        };
-        Ok(taken.then_some(maker))
-    }
-
-    fn takes(&mut self, tried: Tried, memory: &Buffer) -> Result<bool> {
-        match self.device.import(memory) {
-            Ok(_) => Ok(true),
-            Err(error) => self.refused(tried, &memory.description().layout, error),
+    fn own_or_unknown(&mut self) -> Found {
+        let Some(owner) = self.owner() else { return Found::Unknown };
+        match self.made_by(self.device, owner) {
+            Some(Ok(own)) if !self.takes(Tried::Own, &own) => Found::TakesNothing,
+            _ => Found::Unknown,
         }
     }
 
-    /// Remembers a refusal; fails where it may pass.
-    fn refused(&mut self, tried: Tried, layout: &Layout, error: Error) -> Result<bool> {
+    /// The constraint to have memory of the device, or of another node of the same GPU.
+    fn owner(&self) -> Option<Constraint> {
+        self.device.info().owner().map(|owner| Constraint::new(ConstraintName::MADE_BY, owner))
+    }
+
+    /// Memory of this maker, where it makes some: what it is like, the trial tells.
+    fn made_by(&self, maker: &dyn Device, owner: Constraint) -> Option<Result<Buffer>> {
+        let asked = asking_for(self.description, owner);
+        maker.info().allocates.then(|| made_to_try(maker, &asked))
+    }
+
+    /// Its own memory, or that of another node of its GPU, where one of them makes some and it takes it; the constraint
+    /// is to have that.
+    fn own(&mut self, devices: &[Box<dyn Device>]) -> Option<Constraint> {
+        let owner = self.owner()?;
+        let device = self.device;
+        let beside = devices.iter().map(|other| &**other).filter(|other| {
+            let info = other.info();
+            info.name != device.info().name && info.owner() == Some(owner.value)
+        });
+        let makers =
+            std::iter::once((Tried::Own, device)).chain(beside.map(|it| (Tried::Sibling, it)));
+        for (tried, maker) in makers {
+            let taken = match self.made_by(maker, owner) {
+                Some(Ok(memory)) => self.takes(tried, &memory),
+                // That another makes none says nothing of this one.
+                Some(Err(error)) if tried == Tried::Own => {
+                    self.refused(tried, &self.description.layout, error);
+                    false
+                }
+                _ => false,
+            };
+            if taken {
+                return Some(owner);
+            }
+        }
+        None
+    }
+
+    fn takes(&mut self, tried: Tried, memory: &Buffer) -> bool {
+        let taken = self.device.import(memory);
+        let is_taken = taken.is_ok();
+        if let Err(error) = taken {
+            self.refused(tried, &memory.description().layout, error);
+        }
+        is_taken
+    }
+
+    fn refused(&mut self, tried: Tried, layout: &Layout, error: Error) {
         let refusal = Refusal::new(&self.of, layout, tried, &error);
-        let passing = refusal.passing;
+        if refusal.passing {
+            self.passing.get_or_insert(error);
+        }
         self.refusals.push(refusal);
-        if passing { Err(error) } else { Ok(false) }
     }
 }
 
@@ -606,6 +670,17 @@ fn made(device: &dyn Device, description: &Description) -> Result<Buffer> {
     }
 }
 
+/// The same of memory that is tried at once: where nobody knows what a device's memory is like, it is not asked for what
+/// the trial finds out.
+fn made_to_try(device: &dyn Device, description: &Description) -> Result<Buffer> {
+    if device.memory().is_none_or(|memory| memory.is_known()) {
+        return made(device, description);
+    }
+    let mut asked = description.clone();
+    asked.set.constraints.retain(|asked| !memory::is_tried(*asked));
+    Ok(made(device, &asked)?.of_set(description.set.clone()))
+}
+
 /// Memory in one piece, of which that is known: other memory proves nothing.
 fn whole(description: &Description, devices: &[Box<dyn Device>]) -> Option<Buffer> {
     let mut known = allocators(description, devices).filter(|device| device.memory().is_some());
@@ -634,7 +709,7 @@ fn allocators<'d>(
     let open = description.layout.is_open();
     let may = |device: &&dyn Device| {
         device.info().allocates
-            && (maker.is_none() || device.info().number() == maker)
+            && (maker.is_none() || device.info().owner() == maker)
             && (!open || device.chooses_layouts())
     };
     let mut found: Vec<&dyn Device> = devices.iter().map(AsRef::as_ref).filter(may).collect();
@@ -648,11 +723,14 @@ fn users<'d>(
     usage: &Usage,
 ) -> Result<Vec<(&'d dyn Device, Operation)>> {
     let user = |wanted: &Use| {
-        let found = devices.iter().find(|device| device.info().name == wanted.device);
         let missing = || Error::invalid(format!("there is no device {}", wanted.device));
-        Ok((found.ok_or_else(missing)?.as_ref(), wanted.operation))
+        Ok((device_of(devices, wanted).ok_or_else(missing)?, wanted.operation))
     };
     usage.uses.iter().map(user).collect()
+}
+
+fn device_of<'d>(devices: &'d [Box<dyn Device>], of: &Use) -> Option<&'d dyn Device> {
+    devices.iter().find(|device| device.info().name == of.device).map(AsRef::as_ref)
 }
 
 fn try_allocator(
@@ -660,7 +738,13 @@ fn try_allocator(
     users: &[(&dyn Device, Operation)],
     description: &Description,
 ) -> Result<(Buffer, Vec<Proof>)> {
-    let buffer = made(allocator, description)?;
+    let all_try = !users.is_empty()
+        && description.usage.uses.len() == users.len()
+        && users.iter().all(|(user, _)| user.info().imports);
+    let buffer = match all_try {
+        true => made_to_try(allocator, description),
+        false => made(allocator, description),
+    }?;
     let keeps = buffer.description().layout.keeps(&description.set);
     keeps.map_err(|what| Error::new(ErrorKind::Mismatch, what))?;
     // Where nobody asked, a device that chooses layouts chooses files as well.
@@ -1102,6 +1186,85 @@ mod tests {
             first,
             "no memory serves panel:capture and second:capture: made-by 1:3 and 1:5 are two devices"
         );
+    }
+
+    /// As a render node that makes what the display of the same GPU shows, which makes none itself.
+    #[test]
+    fn memory_of_another_node_of_the_same_gpu_is_tried_as_well() {
+        let mut panel = display("panel", "/dev/null");
+        panel.info.allocates = false;
+        let devices: Vec<Box<dyn Device>> = vec![
+            fake("heap", any, u64::MAX),
+            display("stranger", "/dev/zero"),
+            display("gpu", "/dev/null"),
+            panel,
+        ];
+        let own = Constraint::new(ConstraintName::MADE_BY, devices[2].info().owner().unwrap());
+        let (prober, asked) = (prober(4), description(&["panel", "gpu"]));
+        let needs = |of: usize, devices: &[Box<dyn Device>]| {
+            prober.needs(&*devices[of], Operation::Capture, &asked, devices)
+        };
+        assert_eq!(needs(3, &devices).unwrap(), [own]);
+        assert_eq!(needs(2, &devices).unwrap(), [own]);
+        assert_eq!(prober.make(&devices, &asked).unwrap().by, "gpu");
+        let nobody = Prober { foreign: prober.foreign, ..Prober::new(4) };
+        let alone = nobody.needs(&*devices[3], Operation::Capture, &asked, &devices[..2]);
+        assert!(!alone.unwrap_err().to_string().contains("node of its GPU"));
+    }
+
+    /// Who makes memory as it sees fit cannot promise anything to those who are not here to be tried.
+    #[test]
+    fn what_is_not_known_of_memory_is_tried_or_refused() {
+        let mut gpu = fake("gpu", any, 4096);
+        gpu.memory = Memory::UNKNOWN;
+        let mut devices: Vec<Box<dyn Device>> = vec![gpu];
+        let asked = |uses: &[&str], constraint| {
+            let mut asked = description(uses);
+            asked.set.constraints = vec![constraint];
+            asked
+        };
+        let made = |devices: &[Box<dyn Device>], asked: &Description| {
+            let made = prober(4).make_here(devices, asked);
+            made.map(|made| (made.by, made.buffer.description().clone()))
+                .map_err(|it| it.to_string())
+        };
+        let here = asked(&["gpu"], ONE_PIECE);
+        let (by, as_asked) = made(&devices, &here).unwrap();
+        assert_eq!((by.as_str(), &as_asked.set), ("gpu", &here.set));
+        let refused =
+            "no memory serves all: gpu: contiguous 1 asked for, and not known of this memory";
+        for uses in [&["gpu", "away"][..], &["away"], &[]] {
+            assert_eq!(made(&devices, &asked(uses, ONE_PIECE)).unwrap_err(), refused, "{uses:?}");
+        }
+        assert!(prober(4).make(&devices, &asked(&["gpu", "away"], ONE_PIECE)).is_err());
+        // No import shows that memory is hidden from the CPU.
+        let hidden = Constraint::new(ConstraintName::PLACEMENT, constraint::placement::PROTECTED);
+        let refused = made(&devices, &asked(&["gpu"], hidden)).unwrap_err();
+        assert!(refused.ends_with("placement protected asked for, and not known of this memory"));
+        let visible = Constraint::new(ConstraintName::PLACEMENT, constraint::placement::VISIBLE);
+        assert!(made(&devices, &asked(&["gpu"], visible)).is_ok());
+        assert!(made(&devices, &asked(&["gpu", "away"], visible)).is_err());
+        devices.push(fake("heap", any, u64::MAX));
+        let (by, as_asked) = made(&devices, &asked(&["gpu", "away"], ONE_PIECE)).unwrap();
+        assert_eq!((by.as_str(), as_asked.usage.uses.len()), ("heap", 2));
+    }
+
+    /// As a device for whose translations of scattered memory no room is left.
+    #[test]
+    fn where_memory_of_others_passes_by_its_own_is_tried() {
+        let mut camera = display("camera", "/dev/null");
+        camera.takes = |buffer| own_alone(buffer).map_err(|_| errno("import", libc::ENOMEM));
+        let asked = camera.asked.clone();
+        let own = Constraint::new(ConstraintName::MADE_BY, camera.info.owner().unwrap());
+        let (prober, image) = (prober(4), description(&[]).usage.image);
+        for round in 1..=2 {
+            let offered = prober.offer(&*camera, &image, Operation::Capture, &[]);
+            let (offer, refusals) = offered.unwrap();
+            assert_eq!(offer.sets[0].constraints, [own]);
+            assert!(refusals.len() == 1 && refusals[0].passing, "{refusals:?}");
+            // Another time it may take more: nothing is remembered.
+            assert_eq!(asked.load(Ordering::Relaxed), 2 * round);
+        }
     }
 
     /// As `/dev/udmabuf` is for users who may not open it, and kernels without its lists.

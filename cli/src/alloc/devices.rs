@@ -36,7 +36,7 @@ pub(crate) fn devices(context: &Context<'_>) -> Result<Outcome, Report> {
 impl Row {
     fn new(device: &dyn Device) -> Self {
         let rows = CapabilitySet::new(vec![], vec![Capability::pitch_linear()]);
-        let (info, memory) = (device.info().clone(), device.memory());
+        let (info, memory) = (device.info().clone(), device.memory().filter(Memory::is_known));
         Self { info, cost: device.cost(&rows), memory }
     }
 

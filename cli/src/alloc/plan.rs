@@ -242,9 +242,7 @@ impl Machine {
     fn make(&self, description: &Description) -> nvabi_devmem::Result<(Made, Allocator)> {
         let devices = &self.found.devices;
         let device = |name: &str| devices.iter().find(|device| device.info().name == name);
-        let mut here = description.clone();
-        here.usage.uses.retain(|each| device(&each.device).is_some());
-        let made = self.prober.make(devices, &here)?;
+        let made = self.prober.make_here(devices, description)?;
         let node = device(&made.by).map(|device| device.info().node.clone()).unwrap_or_default();
         let allocator = Allocator { device: made.by.clone(), node, request: made.request.clone() };
         Ok((made, allocator))

@@ -243,6 +243,9 @@ fn lavapipe_takes_planes_in_one_file_alone() {
 fn virgl_draws_what_its_own_display_shows() {
     let (gpu, display) = (device("virgl"), device("virtio-gpu"));
     let (name, shown_by) = (&gpu.info().name, &display.info().name);
+    // Two nodes of one GPU are one maker.
+    assert_ne!(gpu.info().number(), display.info().number());
+    assert_eq!(gpu.info().owner(), display.info().owner());
     let used = [format!("{name}:render"), format!("{shown_by}:scanout")];
     let plan = planned(&["--use", &used[0], "--use", &used[1], "1280x720", "XR24"]);
     assert_eq!(plan["allocator"]["device"], name.as_str());

@@ -24,7 +24,7 @@ fn takes_its_own_memory_alone(name: &'static str, errno: &str) {
     let info = display.info();
     let image = description(1280, 720, Vec::new()).usage.image;
     let (offer, refusals) = prober.offer(&*display, &image, Operation::Scanout, &all).unwrap();
-    let own = Constraint::new(ConstraintName::MADE_BY, info.number().unwrap());
+    let own = Constraint::new(ConstraintName::MADE_BY, info.owner().unwrap());
     assert!(!offer.sets.is_empty(), "{refusals:?}");
     if !refusals.iter().any(|refusal| refusal.tried == Tried::Scattered) {
         skip(

@@ -20,8 +20,8 @@ use super::{each, name_of, nodes, open};
 use crate::convert::{self, FormatModifier, in_formats};
 use crate::{
     Buffer, CapabilitySet, Description, Device, DeviceInfo, Driver, Error, ErrorKind, Fourcc, Hint,
-    Image, Import, Layout, Listed, MODIFIER_INVALID, MODIFIER_LINEAR, Operation, Result, Shown,
-    Usage, Use, transform,
+    Image, Import, Layout, Listed, MODIFIER_INVALID, MODIFIER_LINEAR, Memory, Operation, Result,
+    Shown, Usage, Use, transform,
 };
 
 const FOLDER: &str = "/dev/dri";
@@ -317,11 +317,15 @@ impl Device for Node {
         30 + super::hidden(set)
     }
 
+    fn memory(&self) -> Option<Memory> {
+        self.info.allocates.then_some(Memory::UNKNOWN)
+    }
+
     fn allocate(&self, description: &Description) -> Result<Buffer> {
         if !self.info.allocates {
             return Err(Error::unsupported(format!("{} makes no memory", self.info.name)));
         }
-        super::keeps_maker(&self.info, description)?;
+        Memory::UNKNOWN.serves_of(self.info.owner(), description)?;
         Buffer::new(self.make(&description.layout)?, description.clone())
     }
 

@@ -51,12 +51,10 @@ impl Device for Cpu {
         if !self.info.operations.contains(&operation) {
             return Ok(Vec::new());
         }
-        let visible = placement::SYSTEM | placement::CONTIGUOUS | placement::CARVEOUT;
-        let any = coherency::CACHED | coherency::WRITE_COMBINED | coherency::UNCACHED;
         let constraints = [
             Constraint::new(ConstraintName::SIZE_ALIGNMENT, PAGE),
-            Constraint::new(ConstraintName::PLACEMENT, visible),
-            Constraint::new(ConstraintName::COHERENCY, any),
+            Constraint::new(ConstraintName::PLACEMENT, placement::VISIBLE),
+            Constraint::new(ConstraintName::COHERENCY, coherency::ANY),
         ];
         Ok(vec![CapabilitySet::new(constraints, [Capability::pitch_linear()])])
     }

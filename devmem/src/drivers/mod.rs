@@ -21,8 +21,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::{
-    Capability, CapabilitySet, Constraint, ConstraintName, Description, Device, DeviceInfo, Driver,
-    Error, ErrorKind, Fourcc, Image, Listed, MODIFIER_INVALID, Operation, Result, format,
+    Capability, CapabilitySet, Device, DeviceInfo, Driver, Error, ErrorKind, Fourcc, Image, Listed,
+    MODIFIER_INVALID, Operation, Result, format,
 };
 
 pub(super) use udmabuf::{most_scattered, one_piece, scattered};
@@ -141,7 +141,7 @@ fn hidden(set: &CapabilitySet) -> u64 {
 
 /// What the nodes of one GPU have in common, so that layouts which its driver keeps to itself are shared among them: the
 /// first of their numbers. `None` of what has no render node, and so is no GPU.
-fn gpu(info: &DeviceInfo) -> Option<u64> {
+pub(super) fn gpu(info: &DeviceInfo) -> Option<u64> {
     let nodes = std::fs::read_dir(hardware(info.number()?)?.join("drm")).ok()?;
     let nodes: Vec<PathBuf> = nodes.filter_map(|node| Some(node.ok()?.path())).collect();
     let number = |node: &PathBuf| {
@@ -171,18 +171,6 @@ pub fn formats(device: &(impl Device + ?Sized), operation: Operation) -> Result<
         }
     }
     Ok(found)
-}
-
-/// Whether memory of a device is what a description asks for by [`ConstraintName::MADE_BY`].
-fn keeps_maker(info: &DeviceInfo, description: &Description) -> Result<()> {
-    let maker = description.set.constraint(ConstraintName::MADE_BY);
-    match maker.filter(|maker| info.number() != Some(*maker)) {
-        Some(maker) => {
-            let asked = Constraint::new(ConstraintName::MADE_BY, maker);
-            Err(Error::unsupported(format!("{asked} asked for, not {}", info.name)))
-        }
-        None => Ok(()),
-    }
 }
 
 fn open(node: impl AsRef<Path>) -> Result<File> {

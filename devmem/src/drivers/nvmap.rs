@@ -121,7 +121,7 @@ impl Device for Gpu {
     }
 
     fn allocate(&self, description: &Description) -> Result<Buffer> {
-        MEMORY.serves_of(self.info.number(), description)?;
+        MEMORY.serves_of(self.info.owner(), description)?;
         self.page_kind(description.layout.modifier)?;
         let size = description.layout.size;
         let made = tegra::Memory::allocate(&self.device, size, tegra::Cache::Inner);

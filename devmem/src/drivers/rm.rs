@@ -146,7 +146,7 @@ impl Device for Gpu {
             Constraint::new(ConstraintName::PLACEMENT, placement::LOCAL),
         ];
         let own = |number| Constraint::new(ConstraintName::MADE_BY, number);
-        constraints.extend(self.info.number().map(own));
+        constraints.extend(self.info.owner().map(own));
         let blocks = self.blocks(image).into_iter();
         let blocks = blocks.flat_map(|blocks| blocks.modifiers(image.height));
         let rows = (operation == Operation::Copy).then(Capability::pitch_linear);
@@ -168,7 +168,7 @@ impl Device for Gpu {
     }
 
     fn allocate(&self, description: &Description) -> Result<Buffer> {
-        MEMORY.serves_of(self.info.number(), description)?;
+        MEMORY.serves_of(self.info.owner(), description)?;
         let modifier = description.layout.modifier;
         let blocks = self.blocks(&description.usage.image);
         let format = match modifier {

@@ -15,7 +15,7 @@ use super::{each, name_of, nodes, open};
 use crate::convert::{self, FormatModifier};
 use crate::{
     Buffer, Capability, CapabilitySet, Description, Device, DeviceInfo, Driver, Error, Identity,
-    Image, Import, Layout, Listed, MODIFIER_INVALID, Operation, Plane, Result,
+    Image, Import, Layout, Listed, MODIFIER_INVALID, Memory, Operation, Plane, Result,
 };
 use egl::{Display, Egl, Picture};
 use gbm::{Gbm, Made};
@@ -63,7 +63,7 @@ impl Gpu {
             allocates: true,
             imports: true,
         };
-        let owner = super::gpu(&info).or(info.number()).unwrap_or_default();
+        let owner = info.owner().unwrap_or_default();
         Ok(Self { info, owner, node: Arc::new(Mutex::new(Node { display, device })) })
     }
 
@@ -100,8 +100,12 @@ impl Device for Gpu {
         true
     }
 
+    fn memory(&self) -> Option<Memory> {
+        self.info.allocates.then_some(Memory::UNKNOWN)
+    }
+
     fn allocate(&self, description: &Description) -> Result<Buffer> {
-        super::keeps_maker(&self.info, description)?;
+        Memory::UNKNOWN.serves_of(self.info.owner(), description)?;
         let own = Capability::implicit(self.owner);
         let is_own = description.set.capabilities.iter().any(|known| known.matches(&own));
         if description.layout.modifier == MODIFIER_INVALID && !is_own {

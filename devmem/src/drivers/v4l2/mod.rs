@@ -12,7 +12,7 @@ use super::{each, name_of, nodes, open};
 use crate::uapi::{self, V4l2Capability};
 use crate::{
     Buffer, Capability, CapabilitySet, Description, Device, DeviceInfo, Driver, Error, Hint, Image,
-    Import, Listed, Operation, Result, Transition, Usage, Use, Wait, format,
+    Import, Listed, Memory, Operation, Result, Transition, Usage, Use, Wait, format,
 };
 use queue::{Format, Kind, Negotiation, Prepared, Queue};
 
@@ -132,6 +132,7 @@ impl Node {
 
     /// A queue with one buffer of the driver's own memory.
     fn own(&self, description: &Description) -> Result<Prepared> {
+        Memory::UNKNOWN.serves_of(self.info.owner(), description)?;
         let queue = self.queues(description)?.into_iter().next();
         let none = || Error::unsupported(format!("{} makes no memory", self.info.name));
         queue.ok_or_else(none)?.prepare(description, uapi::V4L2_MMAP)
@@ -185,6 +186,10 @@ impl Device for Node {
 
     fn cost(&self, _set: &CapabilitySet) -> u64 {
         40
+    }
+
+    fn memory(&self) -> Option<Memory> {
+        Some(Memory::UNKNOWN)
     }
 
     fn request(&self, description: &Description) -> String {

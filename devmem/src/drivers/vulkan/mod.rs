@@ -14,7 +14,8 @@ use ash::vk;
 use crate::convert::vulkan::{self as convert, ModifierProperties};
 use crate::{
     Buffer, Capability, CapabilitySet, Constraint, ConstraintName, Description, Device, DeviceInfo,
-    Driver, Error, ErrorKind, Fourcc, Hint, Image, Import, Listed, Operation, Result, format,
+    Driver, Error, ErrorKind, Fourcc, Hint, Image, Import, Listed, Memory, Operation, Result,
+    format,
 };
 use image::{Imported, Opened};
 
@@ -288,8 +289,12 @@ impl Device for Gpu {
         true
     }
 
+    fn memory(&self) -> Option<Memory> {
+        self.info.allocates.then_some(Memory::UNKNOWN)
+    }
+
     fn allocate(&self, description: &Description) -> Result<Buffer> {
-        super::keeps_maker(&self.info, description)?;
+        Memory::UNKNOWN.serves_of(self.info.owner(), description)?;
         let format = format_of(description)?;
         let planes = self.listed(description, format, |limits| limits.exports)?;
         let (fd, layout) =
