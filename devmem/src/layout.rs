@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::capability::{Capability, CapabilitySet, MODIFIER_LINEAR};
+use super::capability::{Capability, CapabilitySet};
 use super::constraint::{ConstraintName, multiple};
 use super::format::{self, PlaneFormat};
 use super::usage::{Fourcc, Image};
@@ -83,8 +83,8 @@ impl Layout {
         Ok(())
     }
 
-    /// Whether the pixels of an image have room where this says that they are, whoever wrote it. Of tiles and of
-    /// formats that are not known here the planes are looked at alone; one there must be.
+    /// Whether the pixels of an image have room where this says that they are, whoever wrote it: of tiles, all that
+    /// the image touches. Of tiles and formats that are not known here the planes are looked at alone; one there must be.
     ///
     /// # Errors
     ///
@@ -98,19 +98,28 @@ impl Layout {
             let (has, format) = (self.planes.len(), image.format);
             return Err(format!("{has} planes, where {format} has {}", formats.len()));
         }
-        if self.modifier != MODIFIER_LINEAR {
-            return Ok(());
-        }
+        let Some(tile) = Tile::of(self.modifier) else { return Ok(()) };
         for (index, (plane, format)) in self.planes.iter().zip(formats).enumerate() {
             let blocks = (image.width / format.across).div_ceil(format.samples);
             let row = u64::from(blocks) * u64::from(format.bytes);
             let rows = u64::from(image.height / format.down);
-            let needed = plane.pitch.checked_mul(rows.saturating_sub(1));
-            let needed = needed.and_then(|before| before.checked_add(row));
-            if plane.pitch < row || needed.is_none_or(|needed| needed > plane.size) {
+            let needed = match tile {
+                // The last row has no room to its right.
+                LINEAR => {
+                    let before = plane.pitch.checked_mul(rows.saturating_sub(1));
+                    before.and_then(|before| before.checked_add(row))
+                }
+                _ => plane.pitch.checked_mul(rows.next_multiple_of(tile.height)),
+            };
+            let whole = plane.pitch % tile.width == 0 && plane.pitch >= row;
+            if !whole || needed.is_none_or(|needed| needed > plane.size) {
                 let Plane { pitch, size, .. } = plane;
                 let what = format!("{rows} rows of {row} bytes, {pitch} apart");
-                return Err(format!("plane {index} of {size} bytes has no room for {what}"));
+                let tiles = match tile {
+                    LINEAR => String::new(),
+                    Tile { width, height } => format!(", in tiles of {width} x {height}"),
+                };
+                return Err(format!("plane {index} of {size} bytes has no room for {what}{tiles}"));
             }
         }
         Ok(())
@@ -175,7 +184,7 @@ impl fmt::Display for LayoutError {
 impl std::error::Error for LayoutError {}
 
 /// Bytes across and rows down of the unit in which a modifier stores pixels.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Tile {
     width: u64,
     height: u64,

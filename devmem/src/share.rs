@@ -396,6 +396,20 @@ mod tests {
             refused(&|d| d.layout.planes[0].pitch = 4096),
             "plane 0 of 8192 bytes has no room for 1 rows of 8192 bytes, 4096 apart"
         );
+        // Blocks of one GOB, which is 64 bytes wide and 8 rows high.
+        let blocks = |pitch, height| {
+            move |d: &mut Description| {
+                d.layout.modifier = crate::modifier::BlockLinear::SINCE_TURING.modifier(0);
+                d.usage.image = Image::new(1000, height, d.usage.image.format);
+                d.layout.planes[0].pitch = pitch;
+            }
+        };
+        assert!(send(&blocks(1024, 1)).is_ok() && send(&blocks(1024, 8)).is_ok());
+        let has_no_room = "plane 0 of 8192 bytes has no room for";
+        for (pitch, rows) in [(1024, 9), (1000, 1), (960, 8), (1088, 8)] {
+            let tiles = format!("{rows} rows of 1000 bytes, {pitch} apart, in tiles of 64 x 8");
+            assert_eq!(refused(&blocks(pitch, rows)), format!("{has_no_room} {tiles}"));
+        }
         let unknown = |d: &mut Description| {
             d.usage.image.format = Fourcc::new(b"????");
             d.layout.planes.clear();
