@@ -22,8 +22,8 @@ pub struct Detail {
     pub payload: Vec<u32>,
 }
 
-/// How an image is turned, the bits of [`Detail::transform`]; the numbers are DRM's (`DRM_MODE_ROTATE_0`…). It is
-/// turned against the clock first, then mirrored.
+/// How an image is turned, the bits of [`Detail::transform`]; the numbers are DRM's (`DRM_MODE_ROTATE_0`…), and
+/// so is their order: it is mirrored first, then turned against the clock.
 pub mod transform {
     /// As it is.
     pub const ROTATE_0: u32 = 1;
