@@ -755,12 +755,11 @@ fn try_allocator(
         return Err(Error::new(ErrorKind::Mismatch, what));
     }
     let mut proofs = Vec::new();
-    for (user, operation) in users {
+    for ((user, _), wanted) in users.iter().zip(&description.usage.uses) {
         // Who only makes memory, such as a heap, takes what it made itself.
         if user.info().imports {
             let shown = user.import(&buffer)?.shown();
-            let of = || Use::new(user.info().name.clone(), *operation);
-            proofs.extend(shown.map(|by| Proof { of: of(), by }));
+            proofs.extend(shown.map(|by| Proof { of: wanted.clone(), by }));
         } else if user.info().name != allocator.info().name {
             let what = format!("{} cannot import memory", user.info().name);
             return Err(Error::new(ErrorKind::Unsupported, what));

@@ -8,8 +8,8 @@ use std::os::unix::process::CommandExt;
 use std::time::{Duration, Instant};
 
 use nvabi_devmem::{
-    Capability, CapabilitySet, Constraint, ConstraintName, Detail, Image, Operation, Prober, Tried,
-    transform,
+    Capability, CapabilitySet, Constraint, ConstraintName, Detail, Image, Operation, Prober, Proof,
+    Shown, Tried, transform,
 };
 use nvabi_test::{Need, skip};
 use serde_json::Value;
@@ -80,6 +80,26 @@ fn a_plan_says_what_proves_that_an_image_is_shown() {
     let output = nvabi().args(["alloc", "plan", "--use", &used, "640x480", "XR24"]).output();
     let text = String::from_utf8(output.unwrap().stdout).unwrap();
     assert!(text.contains(&format!("\nproved             {used} by commit\n")), "{text}");
+}
+
+/// Turned by a quarter, an image fills a screen that is as wide as it is high; vkms scales nothing, so that no commit
+/// passes that forgets to turn it.
+#[test]
+fn a_turned_image_is_committed_turned() {
+    let display = device("vkms");
+    let (all, prober) = (devices(), Prober::default());
+    for (turned, width, height, by) in [
+        ("rotate-0", 640, 480, Shown::Commit),
+        ("rotate-90", 480, 640, Shown::Commit),
+        ("rotate-270+reflect-x", 480, 640, Shown::Commit),
+        ("rotate-180+reflect-y", 640, 480, Shown::Commit),
+        ("rotate-90", 640, 480, Shown::Framebuffer),
+        ("rotate-180", 480, 640, Shown::Framebuffer),
+    ] {
+        let of = use_of(&*display, Operation::Scanout).with(turned.parse().unwrap());
+        let made = prober.make(&all, &description(width, height, vec![of.clone()])).unwrap();
+        assert_eq!(made.proofs, [Proof { of, by }], "{width}x{height}");
+    }
 }
 
 /// As the purpose is named, whichever display it is.

@@ -12,16 +12,16 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use drm::buffer::{DrmFourcc, DrmModifier, Handle, PlanarBuffer};
-use drm::control::{Device as _, FbCmd2Flags, plane};
+use drm::control::{Device as _, FbCmd2Flags, framebuffer, plane};
 use drm::{ClientCapability, Device as _, DriverCapability};
 use nix::libc;
 
 use super::{each, name_of, nodes, open};
 use crate::convert::{self, FormatModifier, in_formats};
 use crate::{
-    Buffer, CapabilitySet, Description, Device, DeviceInfo, Driver, Error, ErrorKind, Fourcc, Hint,
-    Image, Import, Layout, Listed, MODIFIER_INVALID, MODIFIER_LINEAR, Memory, Operation, Result,
-    Shown, Usage, Use, transform,
+    Buffer, CapabilitySet, Description, Detail, Device, DeviceInfo, Driver, Error, ErrorKind,
+    Fourcc, Hint, Image, Import, Layout, Listed, MODIFIER_INVALID, MODIFIER_LINEAR, Memory,
+    Operation, Result, Shown, Usage, Use, transform,
 };
 
 const FOLDER: &str = "/dev/dri";
@@ -215,14 +215,25 @@ impl Node {
         Ok(pairs)
     }
 
+    /// The error of a use whose details the display does not know.
+    fn unknown_of(&self, wanted: &Use) -> Error {
+        let unknown = wanted.details.iter().rfind(|detail| !detail.is_plain());
+        unknown.map_or_else(|| Error::unsupported(wanted.to_string()), |it| self.unknown(it))
+    }
+
     fn unasked(&self, error: io::Error) -> Error {
         self.refused("cannot be asked for its planes", error)
     }
 
-    /// Whether the display takes the memory as a framebuffer, and shows it where that can be asked. The
-    /// framebuffer is gone again afterwards.
-    fn try_framebuffer(&self, buffer: &Buffer, taken: &[GemHandle]) -> Result<Shown> {
-        let description = buffer.description();
+    /// Whether the display takes the memory as a framebuffer, and shows it where that can be asked: turned in each of
+    /// these ways. The framebuffer is gone again afterwards.
+    fn try_framebuffer(
+        &self,
+        buffer: &Buffer,
+        taken: &[GemHandle],
+        turns: &[Option<u32>],
+    ) -> Result<Shown> {
+        let image = &buffer.description().usage.image;
         let framebuffer = Framebuffer::new(buffer, taken)?;
         let explicit = framebuffer.modifier.is_some()
             && self.card.get_driver_capability(DriverCapability::AddFB2Modifiers).unwrap_or(0) == 1;
@@ -232,18 +243,30 @@ impl Node {
             (Framebuffer { modifier: None, ..framebuffer }, FbCmd2Flags::empty())
         };
         let added = self.card.add_planar_framebuffer(&framebuffer, flags);
-        let added = added.map_err(|error| {
-            self.refused(&format!("takes no framebuffer {}", description.usage.image), error)
-        })?;
-        let image = &description.usage.image;
-        let tested = commit::is_shown(&self.card, added, image);
+        let added =
+            added.map_err(|error| self.refused(&format!("takes no framebuffer {image}"), error))?;
+        let shown = turns.iter().map(|turned| match turned {
+            Some(turned) => self.test(added, image, *turned),
+            None => Ok(Shown::Framebuffer),
+        });
+        let shown: Result<Vec<Shown>> = shown.collect();
         let removed = self.card.destroy_framebuffer(added);
-        let shown = if tested.is_some() { Shown::Commit } else { Shown::Framebuffer };
-        tested
-            .unwrap_or(Ok(()))
-            .map_err(|error| self.refused(&format!("does not show {image}"), error))?;
+        let shown = shown?;
         removed.map_err(|error| self.refused("keeps a framebuffer", error))?;
-        Ok(shown)
+        let all = shown.iter().all(|shown| *shown == Shown::Commit);
+        Ok(if all { Shown::Commit } else { Shown::Framebuffer })
+    }
+
+    /// How far it is proved that the display shows an image that is turned like this.
+    fn test(&self, added: framebuffer::Handle, image: &Image, turned: u32) -> Result<Shown> {
+        match commit::is_shown(&self.card, added, image, turned) {
+            None => Ok(Shown::Framebuffer),
+            Some(Ok(())) => Ok(Shown::Commit),
+            Some(Err(error)) => {
+                let what = format!("does not show {image} with {}", Detail::transform(turned));
+                Err(self.refused(&what, error))
+            }
+        }
     }
 
     fn make(&self, layout: &Layout) -> Result<OwnedFd> {
@@ -280,18 +303,16 @@ impl Device for Node {
     }
 
     fn sets_for(&self, usage: &Usage, wanted: &Use) -> Result<Vec<CapabilitySet>> {
-        if let Some(unknown) = usage.details.first() {
+        if let Some(unknown) = usage.details.iter().find(|detail| !detail.is_plain()) {
             return Err(self.unknown(unknown));
         }
-        match (wanted.operation, wanted.details.as_slice()) {
-            (Operation::Scanout, [detail])
-                if self.info.operations.contains(&Operation::Scanout) =>
-            {
-                let turned = detail.as_transform().ok_or_else(|| self.unknown(detail))?;
+        let turned = turned(wanted).ok_or_else(|| self.unknown_of(wanted))?;
+        match wanted.operation {
+            Operation::Scanout if self.info.operations.contains(&Operation::Scanout) => {
                 self.scanout_sets(&usage.image, turned)
             }
-            (_, []) => self.sets(&usage.image, wanted.operation),
-            (_, [.., detail]) => Err(self.unknown(detail)),
+            _ if turned == transform::ROTATE_0 => self.sets(&usage.image, wanted.operation),
+            _ => Err(self.unknown_of(wanted)),
         }
     }
 
@@ -340,11 +361,24 @@ impl Device for Node {
         let taken: Vec<_> = taken
             .collect::<io::Result<_>>()
             .map_err(|error| self.refused("takes no such memory", error))?;
-        let mut uses = description.usage.uses.iter();
-        let is_to_be =
-            uses.any(|each| each.device == self.info.name && each.operation == Operation::Scanout);
-        let shown = is_to_be.then(|| self.try_framebuffer(buffer, &taken)).transpose()?;
+        let uses = description.usage.uses.iter();
+        let turns: Vec<Option<u32>> = uses
+            .filter(|each| each.device == self.info.name && each.operation == Operation::Scanout)
+            .map(turned)
+            .collect();
+        let shown = (!turns.is_empty()).then(|| self.try_framebuffer(buffer, &taken, &turns));
+        let shown = shown.transpose()?;
         Ok(Box::new(Taken { files: taken, shown }))
+    }
+}
+
+/// How a use turns the image; `None` where it asks for something else besides, which no commit says.
+fn turned(wanted: &Use) -> Option<u32> {
+    let details: Vec<&Detail> = wanted.details.iter().filter(|each| !each.is_plain()).collect();
+    match details.as_slice() {
+        [] => Some(transform::ROTATE_0),
+        [detail] => detail.as_transform(),
+        _ => None,
     }
 }
 

@@ -3,6 +3,7 @@
 //! That a framebuffer can be made is no proof: drivers look at formats, modifiers and addresses of what is shown
 //! when it is shown.
 
+use std::collections::HashMap;
 use std::io;
 
 use drm::control::atomic::AtomicModeReq;
@@ -14,47 +15,92 @@ use drm::{ClientCapability, Device as _};
 use nix::libc;
 
 use super::Card;
-use crate::Image;
+use crate::{Image, transform};
 
-/// `None` where it cannot be asked: another program has the display, it knows no atomic commits, or nothing is
-/// connected that shows so many pixels.
+/// `None` where it cannot be asked: another program has the display, it knows no atomic commits, nothing is connected
+/// that shows so many pixels, or no plane turns images like this.
 pub(super) fn is_shown(
     card: &Card,
     framebuffer: framebuffer::Handle,
     image: &Image,
+    turned: u32,
 ) -> Option<io::Result<()>> {
     card.acquire_master_lock().ok()?;
-    let tested = tested(card, framebuffer, image);
+    let tested = tested(card, framebuffer, image, turned);
     // Who opens a display next becomes its master.
     let _ = card.release_master_lock();
     tested
 }
 
-fn tested(card: &Card, framebuffer: framebuffer::Handle, image: &Image) -> Option<io::Result<()>> {
+fn tested(
+    card: &Card,
+    framebuffer: framebuffer::Handle,
+    image: &Image,
+    turned: u32,
+) -> Option<io::Result<()>> {
     card.set_client_capability(ClientCapability::UniversalPlanes, true).ok()?;
     card.set_client_capability(ClientCapability::Atomic, true).ok()?;
     let resources = card.resource_handles().ok()?;
-    let (connector, mode) = resources.connectors().iter().find_map(|connector| {
+    let screen = |connector: &connector::Handle| {
         let known = card.get_connector(*connector, false).ok()?;
-        let size = |mode: &&Mode| {
-            (u32::from(mode.size().0), u32::from(mode.size().1)) == (image.width, image.height)
+        let connected = known.state() == connector::State::Connected;
+        Some(Screen { connector: *connector, connected, modes: known.modes().to_vec() })
+    };
+    let screens: Vec<Screen> = resources.connectors().iter().filter_map(screen).collect();
+    let screens = fitting(&screens, size_on_screen(image, turned));
+    let planes: Vec<(plane::Handle, plane::Info)> = (card.plane_handles().ok()?.into_iter())
+        .filter(|plane| turned == transform::ROTATE_0 || turns(card, *plane, turned))
+        .filter_map(|plane| Some((plane, card.get_plane(plane).ok()?)))
+        .collect();
+    let attempts = screens.iter().flat_map(|(connector, mode)| {
+        let of_plane = |(plane, known): &(plane::Handle, plane::Info)| {
+            let (connector, mode, plane) = (*connector, *mode, *plane);
+            let crtcs = resources.filter_crtcs(known.possible_crtcs()).into_iter();
+            crtcs.map(move |crtc| {
+                Shown { card, framebuffer, image, turned, connector, mode, crtc, plane }.test()
+            })
         };
-        let mode = known
-            .modes()
-            .iter()
-            .find(size)
-            .filter(|_| known.state() == connector::State::Connected);
-        Some((*connector, *mode?))
-    })?;
+        planes.iter().flat_map(of_plane)
+    });
+    any_shows(attempts)
+}
+
+fn turns(card: &Card, plane: plane::Handle, turned: u32) -> bool {
+    card.transforms(plane).is_ok_and(|can| turned & !can == 0)
+}
+
+/// What may be connected.
+struct Screen {
+    connector: connector::Handle,
+    connected: bool,
+    modes: Vec<Mode>,
+}
+
+/// Each connected screen that has a mode of this size.
+fn fitting(screens: &[Screen], size: (u32, u32)) -> Vec<(connector::Handle, Mode)> {
+    let is_so = |mode: &&Mode| (u32::from(mode.size().0), u32::from(mode.size().1)) == size;
+    let connected = screens.iter().filter(|screen| screen.connected);
+    connected
+        .filter_map(|screen| Some((screen.connector, *screen.modes.iter().find(is_so)?)))
+        .collect()
+}
+
+/// Width and height of an image that is turned like this: by a quarter, they change places.
+fn size_on_screen(image: &Image, turned: u32) -> (u32, u32) {
+    match turned & (transform::ROTATE_90 | transform::ROTATE_270) {
+        0 => (image.width, image.height),
+        _ => (image.height, image.width),
+    }
+}
+
+/// What came of all attempts: one that succeeds is enough.
+fn any_shows(attempts: impl Iterator<Item = io::Result<()>>) -> Option<io::Result<()>> {
     let mut refusal = None;
-    for plane in card.plane_handles().ok()? {
-        let Ok(known) = card.get_plane(plane) else { continue };
-        for crtc in resources.filter_crtcs(known.possible_crtcs()) {
-            match (Shown { card, framebuffer, image, connector, mode, crtc, plane }).test() {
-                Ok(()) => return Some(Ok(())),
-                // Planes of cursors are not for this; the first error tells most.
-                Err(error) => refusal = refusal.or(Some(error)),
-            }
+    for attempt in attempts {
+        match attempt {
+            Ok(()) => return Some(Ok(())),
+            // Planes of cursors are not for this; the first error tells most.
+            Err(error) => refusal = refusal.or(Some(error)),
         }
     }
     let refusal = refusal?;
@@ -70,6 +116,7 @@ struct Shown<'c> {
     card: &'c Card,
     framebuffer: framebuffer::Handle,
     image: &'c Image,
+    turned: u32,
     connector: connector::Handle,
     mode: Mode,
     crtc: crtc::Handle,
@@ -92,44 +139,114 @@ impl Shown<'_> {
     fn request(&self, mode: u64) -> io::Result<AtomicModeReq> {
         let mut request = AtomicModeReq::new();
         let number = |handle: RawResourceHandle| u64::from(u32::from(handle));
-        let (width, height) = (u64::from(self.image.width), u64::from(self.image.height));
         let on = number(self.crtc.into());
-        self.add(&mut request, self.connector, &[("CRTC_ID", on)])?;
-        self.add(&mut request, self.crtc, &[("MODE_ID", mode), ("ACTIVE", 1)])?;
-        let plane = [
-            ("FB_ID", number(self.framebuffer.into())),
-            ("CRTC_ID", on),
+        let (width, height) = size_on_screen(self.image, self.turned);
+        // What is taken out of the image is as the image lies.
+        let source = [
             ("SRC_X", 0),
             ("SRC_Y", 0),
-            ("SRC_W", width << 16),
-            ("SRC_H", height << 16),
+            ("SRC_W", u64::from(self.image.width) << 16),
+            ("SRC_H", u64::from(self.image.height) << 16),
+        ];
+        let screen = [
             ("CRTC_X", 0),
             ("CRTC_Y", 0),
-            ("CRTC_W", width),
-            ("CRTC_H", height),
+            ("CRTC_W", u64::from(width)),
+            ("CRTC_H", u64::from(height)),
         ];
-        self.add(&mut request, self.plane, &plane)?;
+        let plane = self.properties(self.plane)?;
+        let shown = [("FB_ID", number(self.framebuffer.into())), ("CRTC_ID", on)];
+        let mut values = [&shown[..], &source, &screen].concat();
+        // Who had the display before may have left it turned. A plane without this shows images as they are.
+        if plane.contains_key(ROTATION) || self.turned != transform::ROTATE_0 {
+            values.push((ROTATION, u64::from(self.turned)));
+        }
+        add(&mut request, self.connector, &self.properties(self.connector)?, &[("CRTC_ID", on)])?;
+        let lit = [("MODE_ID", mode), ("ACTIVE", 1)];
+        add(&mut request, self.crtc, &self.properties(self.crtc)?, &lit)?;
+        add(&mut request, self.plane, &plane, &values)?;
         Ok(request)
     }
 
-    fn add(
-        &self,
-        request: &mut AtomicModeReq,
-        of: impl ResourceHandle,
-        values: &[(&str, u64)],
-    ) -> io::Result<()> {
+    fn properties(&self, of: impl ResourceHandle) -> io::Result<Properties> {
         let known = self.card.get_properties(of)?;
-        for (name, value) in values {
-            let is_it = |property: &property::Handle| {
-                self.card
-                    .get_property(*property)
-                    .is_ok_and(|known| known.name().to_str() == Ok(*name))
-            };
-            let property = known.iter().map(|(property, _)| *property).find(is_it);
-            let property =
-                property.ok_or_else(|| io::Error::other(format!("no property {name}")))?;
-            request.add_raw_property(of.into(), property, *value);
+        let named = known.iter().map(|(property, _)| {
+            let name = self.card.get_property(*property)?.name().to_string_lossy().into_owned();
+            Ok((name, *property))
+        });
+        named.collect()
+    }
+}
+
+/// The properties of an object, by name.
+type Properties = HashMap<String, property::Handle>;
+
+/// How a plane turns what it shows: bits of [`transform`].
+const ROTATION: &str = "rotation";
+
+fn add(
+    request: &mut AtomicModeReq,
+    of: impl ResourceHandle,
+    known: &Properties,
+    values: &[(&str, u64)],
+) -> io::Result<()> {
+    for (name, value) in values {
+        let property =
+            known.get(*name).ok_or_else(|| io::Error::other(format!("no property {name}")))?;
+        request.add_raw_property(of.into(), *property, *value);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Fourcc;
+
+    fn mode(width: u16, height: u16) -> Mode {
+        let unset = drm_ffi::drm_mode_modeinfo::default();
+        drm_ffi::drm_mode_modeinfo { hdisplay: width, vdisplay: height, ..unset }.into()
+    }
+
+    #[test]
+    fn every_connected_screen_is_tried() {
+        let screen = |number: u32, connected, modes| Screen {
+            connector: drm::control::from_u32(number).expect("not 0"),
+            connected,
+            modes,
+        };
+        let screens = [
+            screen(1, false, vec![mode(640, 480)]),
+            screen(2, true, vec![mode(1024, 768)]),
+            screen(3, true, vec![mode(800, 600), mode(640, 480)]),
+            screen(4, true, vec![mode(640, 480)]),
+        ];
+        let found = |size| -> Vec<u32> {
+            fitting(&screens, size).iter().map(|(screen, _)| u32::from(*screen)).collect()
+        };
+        assert_eq!(found((640, 480)), [3, 4]);
+        assert!(found((480, 640)).is_empty());
+        let errno = |number| Err(io::Error::from_raw_os_error(number));
+        let all = |attempts: Vec<io::Result<()>>| {
+            any_shows(attempts.into_iter())
+                .map(|shown| shown.map_err(|error| error.raw_os_error().unwrap_or_default()))
+        };
+        assert_eq!(all(vec![errno(libc::EINVAL), Ok(())]), Some(Ok(())));
+        assert_eq!(all(vec![errno(libc::EINVAL), errno(libc::ERANGE)]), Some(Err(libc::EINVAL)));
+        assert_eq!(all(vec![errno(libc::EBUSY)]), None);
+        assert_eq!(all(Vec::new()), None);
+    }
+
+    #[test]
+    fn an_image_turned_by_a_quarter_fills_a_screen_that_is_as_wide_as_it_is_high() {
+        let image = Image::new(480, 640, Fourcc::new(b"XR24"));
+        for (turned, size) in [
+            (transform::ROTATE_0, (480, 640)),
+            (transform::ROTATE_90, (640, 480)),
+            (transform::ROTATE_180 | transform::REFLECT_X, (480, 640)),
+            (transform::ROTATE_270 | transform::REFLECT_Y, (640, 480)),
+        ] {
+            assert_eq!(size_on_screen(&image, turned), size, "{turned}");
         }
-        Ok(())
     }
 }
