@@ -39,6 +39,17 @@ typedef struct nvabi_alloc_use {
     const nvabi_devmem_detail *details; /* what else is asked of the device; it refuses what it does not know */
 } nvabi_alloc_use;
 
+/* All that is to be done with memory. What is asked of the image every device that uses it must know, or it refuses. */
+typedef struct nvabi_alloc_usage {
+    uint32_t struct_size;           /* the caller's sizeof this: what is behind the fields that are known here is zero */
+    uint32_t use_count;
+    uint32_t detail_count;
+    uint32_t reserved;
+    nvabi_devmem_image image;
+    const nvabi_alloc_use *uses;
+    const nvabi_devmem_detail *details; /* what else is asked of the image, whoever uses it */
+} nvabi_alloc_usage;
+
 /* Memory that was made. */
 typedef struct nvabi_alloc_buffer {
     uint32_t struct_size;           /* the caller's sizeof this: no more is written, so that fields can be added */
@@ -95,6 +106,12 @@ int nvabi_alloc_modifiers(const nvabi_alloc *alloc, const nvabi_devmem_image *im
 int nvabi_alloc_make(const nvabi_alloc *alloc, const nvabi_devmem_image *image, const nvabi_alloc_use *uses,
                      uint32_t use_count, const uint64_t *modifiers, uint32_t modifier_count,
                      nvabi_alloc_buffer *buffer);
+
+/* The same two, with what is asked of the image besides. */
+int nvabi_alloc_modifiers_for(const nvabi_alloc *alloc, const nvabi_alloc_usage *usage, uint64_t *modifiers,
+                              uint32_t capacity);
+int nvabi_alloc_make_for(const nvabi_alloc *alloc, const nvabi_alloc_usage *usage, const uint64_t *modifiers,
+                         uint32_t modifier_count, nvabi_alloc_buffer *buffer);
 
 /* Memory as this process uses it. */
 typedef struct nvabi_alloc_memory nvabi_alloc_memory;

@@ -392,14 +392,12 @@ impl Prober {
     pub fn sets_for(
         &self,
         devices: &[Box<dyn Device>],
-        image: &Image,
-        uses: &[Use],
+        usage: &Usage,
     ) -> Result<Vec<CapabilitySet>> {
-        let usage = Usage::new(*image, uses.to_vec());
-        let users = users(devices, &usage)?;
+        let users = users(devices, usage)?;
         let (mut offers, mut refusals) = (Vec::new(), Vec::new());
-        for ((device, _), wanted) in users.iter().zip(uses) {
-            let (offer, refused) = self.offer_for(*device, &usage, wanted, devices)?;
+        for ((device, _), wanted) in users.iter().zip(&usage.uses) {
+            let (offer, refused) = self.offer_for(*device, usage, wanted, devices)?;
             offers.push(offer);
             refusals.extend(refused);
         }
@@ -422,17 +420,17 @@ impl Prober {
     pub fn serve(
         &self,
         devices: &[Box<dyn Device>],
-        image: &Image,
-        uses: &[Use],
+        usage: &Usage,
         wanted: impl Fn(&CapabilitySet) -> bool,
     ) -> Result<Made> {
-        let sets = self.sets_for(devices, image, uses)?;
+        let sets = self.sets_for(devices, usage)?;
         let (sets, others): (Vec<CapabilitySet>, Vec<CapabilitySet>) =
             sets.into_iter().partition(wanted);
         let mut reasons = Vec::new();
         for set in sets {
-            let usage = Usage::new(*image, uses.to_vec());
-            let layout = layout_of(image, &set).map_err(|why| Error::unsupported(why.to_string()));
+            let layout = layout_of(&usage.image, &set);
+            let layout = layout.map_err(|why| Error::unsupported(why.to_string()));
+            let usage = usage.clone();
             let made = layout.and_then(|layout| {
                 self.make(devices, &Description { usage, set, layout, metadata: Vec::new() })
             });
@@ -1460,8 +1458,7 @@ mod tests {
             let info = fake("gpu", any, 4096).info;
             let devices: Vec<Box<dyn Device>> =
                 vec![fake("heap", any, u64::MAX), Box::new(Tiler { info, pitch })];
-            let uses = [Use::new("gpu", Operation::Capture)];
-            prober(4).serve(&devices, &description(&[]).usage.image, &uses, |_| true)
+            prober(4).serve(&devices, &description(&["gpu"]).usage, |_| true)
         };
         let made = serve(512).unwrap();
         assert_eq!(made.by, "gpu");

@@ -196,7 +196,7 @@ fn memory_of_a_converter_and_a_display_is_planned() {
     let image = Image::new(320, 240, Fourcc::new(b"RG16"));
     let uses: Vec<Use> =
         vec![use_of(&*converter, Operation::ConvertWrite), use_of(&*display, Operation::Scanout)];
-    let made = Prober::default().serve(&devices(), &image, &uses, |_| true).unwrap();
+    let made = Prober::default().serve(&devices(), &Usage::new(image, uses), |_| true).unwrap();
     assert_eq!(made.buffer.description().layout.planes[0].pitch, 640);
 }
 

@@ -93,6 +93,44 @@ int main(void) {
     turned.payload = NULL;
     refused = nvabi_alloc_modifiers(alloc, &image, &turning, 1, modifiers, MOST);
     printf("%d: %s\n", refused, nvabi_alloc_error());
+
+    /* What is asked of the image is asked of all who use it. */
+    const uint32_t word = 1;
+    nvabi_devmem_detail detail = { 0x10de, 3, 1, &word };
+    struct {
+        nvabi_alloc_usage usage;
+        uint64_t more; /* a field that a later header may have */
+    } of_image = { { sizeof of_image, 2, 1, 0, image, uses, &detail }, 0 };
+    nvabi_alloc_usage *usage = &of_image.usage;
+    buffer.struct_size = sizeof buffer;
+    refused = nvabi_alloc_modifiers_for(alloc, usage, modifiers, MOST);
+    printf("of the image: %d: %s\n", refused, nvabi_alloc_error());
+    refused = nvabi_alloc_make_for(alloc, usage, NULL, 0, &buffer);
+    printf("of the image: %d: %s\n", refused, nvabi_alloc_error());
+    detail = (nvabi_devmem_detail){ NVABI_DEVMEM_VENDOR_BASE, NVABI_DEVMEM_BASE_TRANSFORM, 1, &plain };
+    count = nvabi_alloc_modifiers_for(alloc, usage, modifiers, MOST);
+    if (nvabi_alloc_make_for(alloc, usage, modifiers, 1, &buffer) == 0) {
+        printf("of the image as it is: %d, %llu bytes\n", count, (unsigned long long)buffer.size);
+        for (uint32_t plane = 0; plane < buffer.plane_count; plane++)
+            close(buffer.fds[plane]);
+    }
+    usage->struct_size = 8;
+    refused = nvabi_alloc_make_for(alloc, usage, NULL, 0, &buffer);
+    printf("%d: %s\n", refused, nvabi_alloc_error());
+    usage->struct_size = sizeof of_image;
+    of_image.more = 1;
+    refused = nvabi_alloc_make_for(alloc, usage, NULL, 0, &buffer);
+    printf("%d: %s\n", refused, nvabi_alloc_error());
+    usage->struct_size = sizeof *usage;
+    usage->reserved = 1;
+    refused = nvabi_alloc_modifiers_for(alloc, usage, modifiers, MOST);
+    printf("%d: %s\n", refused, nvabi_alloc_error());
+    usage->reserved = usage->use_count = 0;
+    refused = nvabi_alloc_modifiers_for(alloc, usage, modifiers, MOST);
+    printf("%d: %s\n", refused, nvabi_alloc_error());
+    refused = nvabi_alloc_modifiers_for(alloc, NULL, modifiers, MOST);
+    printf("%d: %s\n", refused, nvabi_alloc_error());
+
     nvabi_devmem_device device;
     refused = nvabi_alloc_device_of_fd(alloc, 0, &device);
     printf("%d: %s\n", refused, nvabi_alloc_error());

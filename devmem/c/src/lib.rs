@@ -12,11 +12,11 @@ use std::slice;
 
 use nvabi_devmem::drivers::{enumerate, of_number};
 use nvabi_devmem::plugin::abi::{RawDevice, RawImage, RawPlane};
-use nvabi_devmem::plugin::applications::{self, RawBuffer, RawUse};
+use nvabi_devmem::plugin::applications::{self, RawBuffer, RawUsage, RawUse};
 use nvabi_devmem::plugin::{details_of, drivers};
 use nvabi_devmem::{
-    Capability, CapabilitySet, Device, DeviceInfo, Error, ErrorKind, Fourcc, Image, Operation,
-    Prober, Use,
+    Capability, CapabilitySet, Device, DeviceInfo, Error, ErrorKind, Fourcc, Image, Made,
+    Operation, Prober, Usage, Use,
 };
 
 /// What `nvabi_alloc_open` gives.
@@ -169,7 +169,7 @@ unsafe fn asked(
     image: *const RawImage,
     uses: *const RawUse,
     use_count: u32,
-) -> Result<(Image, Vec<Use>), Failure> {
+) -> Result<Usage, Failure> {
     // SAFETY: the caller's promise.
     let (image, uses) = unsafe { (lent(image, "image")?, lent_list(uses, use_count, "uses")?) };
     // SAFETY: the caller's promise holds of each.
@@ -179,7 +179,34 @@ unsafe fn asked(
         return Err(invalid("memory that nobody uses"));
     }
     uses.iter().try_for_each(|each| alloc.device(&each.device).map(drop))?;
-    Ok((Image::new(image.width, image.height, Fourcc(image.format)), uses))
+    Ok(Usage::new(Image::new(image.width, image.height, Fourcc(image.format)), uses))
+}
+
+/// # Safety
+///
+/// As the header says of a `nvabi_alloc_usage`.
+unsafe fn asked_for(alloc: &Alloc, raw: *const RawUsage) -> Result<Usage, Failure> {
+    // SAFETY: the caller's promise; the size is the first field.
+    let size = unsafe { *lent(raw.cast::<u32>(), "usage")? } as usize;
+    let known = size_of::<RawUsage>();
+    if size < known {
+        return Err(invalid(&format!("struct_size of the usage is {size}, not {known} or more")));
+    }
+    // SAFETY: so many bytes are the caller's, by its own word.
+    let newer = unsafe { slice::from_raw_parts(raw.cast::<u8>().add(known), size - known) };
+    if newer.iter().any(|byte| *byte != 0) {
+        return Err(invalid("the usage has a field that is not known here"));
+    }
+    // SAFETY: it is not null, and has as many bytes at least.
+    let raw = unsafe { &*raw };
+    if raw.reserved != 0 {
+        return Err(invalid(&format!("reserved of the usage is {}", raw.reserved)));
+    }
+    // SAFETY: the caller's promise.
+    let usage = unsafe { asked(alloc, &raw.image, raw.uses.0, raw.use_count)? };
+    // SAFETY: the caller's promise.
+    let details = unsafe { details_of(raw.details.0, raw.detail_count) };
+    Ok(Usage { details: details.map_err(|what| invalid(&what))?, ..usage })
 }
 
 fn text<const N: usize>(text: &str) -> [u8; N] {
@@ -392,14 +419,45 @@ pub unsafe extern "C" fn nvabi_alloc_modifiers(
         // SAFETY: the header's promise.
         let alloc = unsafe { lent(alloc, "alloc")? };
         // SAFETY: the header's promise.
-        let (image, uses) = unsafe { asked(alloc, image, uses, use_count)? };
-        let sets = alloc.prober.sets_for(&alloc.devices, &image, &uses).map_err(failed)?;
-        let mut modifiers: Vec<u64> = sets.iter().filter_map(modifier).collect();
-        modifiers.sort_unstable();
-        modifiers.dedup();
+        let usage = unsafe { asked(alloc, image, uses, use_count)? };
         // SAFETY: the header's promise.
-        unsafe { hand_out(&modifiers, list, capacity) }
+        unsafe { modifiers(alloc, &usage, list, capacity) }
     })
+}
+
+/// # Safety
+///
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvabi_alloc_modifiers_for(
+    alloc: *const Alloc,
+    usage: *const RawUsage,
+    list: *mut u64,
+    capacity: u32,
+) -> c_int {
+    answer(|| {
+        // SAFETY: the header's promise.
+        let alloc = unsafe { lent(alloc, "alloc")? };
+        // SAFETY: the header's promise.
+        unsafe { modifiers(alloc, &asked_for(alloc, usage)?, list, capacity) }
+    })
+}
+
+/// # Safety
+///
+/// `list` leads to room for `capacity` numbers.
+unsafe fn modifiers(
+    alloc: &Alloc,
+    usage: &Usage,
+    list: *mut u64,
+    capacity: u32,
+) -> Result<c_int, Failure> {
+    let sets = alloc.prober.sets_for(&alloc.devices, usage).map_err(failed)?;
+    let mut modifiers: Vec<u64> = sets.iter().filter_map(modifier).collect();
+    modifiers.sort_unstable();
+    modifiers.dedup();
+    // SAFETY: the caller's promise.
+    unsafe { hand_out(&modifiers, list, capacity) }
 }
 
 /// What the caller says that its buffer has of bytes: as many as are written, or more.
@@ -434,41 +492,79 @@ pub unsafe extern "C" fn nvabi_alloc_make(
         // SAFETY: the header's promise.
         let alloc = unsafe { lent(alloc, "alloc")? };
         // SAFETY: the header's promise.
-        let (image, uses) = unsafe { asked(alloc, image, uses, use_count)? };
+        let usage = unsafe { asked(alloc, image, uses, use_count)? };
         // SAFETY: the header's promise.
-        let modifiers = unsafe { lent_list(modifiers, modifier_count, "modifiers")? };
-        // SAFETY: the header's promise, of as many bytes as the first field says.
-        let struct_size = unsafe { struct_size_of(buffer)? };
-        let wanted = |set: &CapabilitySet| {
-            modifiers.is_empty() || modifier(set).is_some_and(|has| modifiers.contains(&has))
-        };
-        let made = alloc.prober.serve(&alloc.devices, &image, &uses, wanted).map_err(failed)?;
-        let layout = &made.buffer.description().layout;
-        let none = RawPlane { offset: 0, pitch: 0, size: 0 };
-        let mut raw = RawBuffer {
-            struct_size,
-            plane_count: 0,
-            modifier: layout.modifier,
-            size: layout.size,
-            planes: [none; 4],
-            fds: [-1; 4],
-            allocator: text(&made.by),
-        };
-        if layout.planes.len() > raw.planes.len() {
-            return Err(invalid("the image has more than four planes"));
-        }
-        // All of them first: where one cannot be made, the others are closed again.
-        let planes = (0..layout.planes.len()).map(|plane| made.buffer.export_plane(plane));
-        let planes: Vec<_> = planes.collect::<Result<_, _>>().map_err(failed)?;
-        for (fd, plane) in planes {
-            let at = raw.plane_count as usize;
-            raw.planes[at] =
-                RawPlane { offset: plane.offset, pitch: plane.pitch, size: plane.size };
-            raw.fds[at] = fd.into_raw_fd();
-            raw.plane_count += 1;
-        }
-        // SAFETY: the header's promise, and it has as many bytes at least.
-        unsafe { buffer.write(raw) };
-        Ok(0)
+        unsafe { make(alloc, usage, modifiers, modifier_count, buffer) }
     })
+}
+
+/// # Safety
+///
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvabi_alloc_make_for(
+    alloc: *const Alloc,
+    usage: *const RawUsage,
+    modifiers: *const u64,
+    modifier_count: u32,
+    buffer: *mut RawBuffer,
+) -> c_int {
+    answer(|| {
+        // SAFETY: the header's promise.
+        let alloc = unsafe { lent(alloc, "alloc")? };
+        // SAFETY: the header's promise.
+        unsafe { make(alloc, asked_for(alloc, usage)?, modifiers, modifier_count, buffer) }
+    })
+}
+
+/// # Safety
+///
+/// As the header says of `modifiers`, `modifier_count` and `buffer`.
+unsafe fn make(
+    alloc: &Alloc,
+    usage: Usage,
+    modifiers: *const u64,
+    modifier_count: u32,
+    buffer: *mut RawBuffer,
+) -> Result<c_int, Failure> {
+    // SAFETY: the caller's promise.
+    let modifiers = unsafe { lent_list(modifiers, modifier_count, "modifiers")? };
+    // SAFETY: the caller's promise, of as many bytes as the first field says.
+    let struct_size = unsafe { struct_size_of(buffer)? };
+    let wanted = |set: &CapabilitySet| {
+        modifiers.is_empty() || modifier(set).is_some_and(|has| modifiers.contains(&has))
+    };
+    let made = alloc.prober.serve(&alloc.devices, &usage, wanted).map_err(failed)?;
+    let raw = handed_on(&made, struct_size)?;
+    // SAFETY: the caller's promise, and it has as many bytes at least.
+    unsafe { buffer.write(raw) };
+    Ok(0)
+}
+
+/// What C gets of memory: its descriptors are the caller's from here on.
+fn handed_on(made: &Made, struct_size: u32) -> Result<RawBuffer, Failure> {
+    let layout = &made.buffer.description().layout;
+    let none = RawPlane { offset: 0, pitch: 0, size: 0 };
+    let mut raw = RawBuffer {
+        struct_size,
+        plane_count: 0,
+        modifier: layout.modifier,
+        size: layout.size,
+        planes: [none; 4],
+        fds: [-1; 4],
+        allocator: text(&made.by),
+    };
+    if layout.planes.len() > raw.planes.len() {
+        return Err(invalid("the image has more than four planes"));
+    }
+    // All of them first: where one cannot be made, the others are closed again.
+    let planes = (0..layout.planes.len()).map(|plane| made.buffer.export_plane(plane));
+    let planes: Vec<_> = planes.collect::<Result<_, _>>().map_err(failed)?;
+    for (fd, plane) in planes {
+        let at = raw.plane_count as usize;
+        raw.planes[at] = RawPlane { offset: plane.offset, pitch: plane.pitch, size: plane.size };
+        raw.fds[at] = fd.into_raw_fd();
+        raw.plane_count += 1;
+    }
+    Ok(raw)
 }

@@ -97,6 +97,14 @@ fn a_pipeline_negotiates() {
          -95: cpu does not know rotate-90\n\
          as it is: 1\n\
          -22: 1 words of a detail at 0x0\n\
+         of the image: -95: cpu does not know 0x10de:3(1)\n\
+         of the image: -95: cpu does not know 0x10de:3(1)\n\
+         of the image as it is: 1, 118784 bytes\n\
+         -22: struct_size of the usage is 8, not 48 or more\n\
+         -22: the usage has a field that is not known here\n\
+         -22: reserved of the usage is 1\n\
+         -22: memory that nobody uses\n\
+         -22: usage is null\n\
          -19: there is no such device",
     );
 }
@@ -151,6 +159,7 @@ fn in_rust(c: &str) -> String {
         "nvabi_alloc" => "Alloc",
         "nvabi_alloc_memory" => "Memory",
         "nvabi_alloc_use" => "RawUse",
+        "nvabi_alloc_usage" => "RawUsage",
         "nvabi_alloc_buffer" => "RawBuffer",
         "nvabi_devmem_device" => "RawDevice",
         "nvabi_devmem_image" => "RawImage",

@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 
-use super::abi::{Pointer, RawDetail, RawPlane};
+use super::abi::{Pointer, RawDetail, RawImage, RawPlane};
 use nvabi::NvProxy;
 
 /// `NVABI_ALLOC_VERSION`.
@@ -19,6 +19,27 @@ pub struct RawUse {
     pub operation: u32,
     /// How many details.
     pub detail_count: u32,
+    /// So many.
+    pub details: Pointer<*const RawDetail>,
+}
+
+/// All that is to be done with memory.
+#[derive(NvProxy, Debug, Clone, Copy)]
+#[nvproxy(name = "nvabi_alloc_usage", crate = "crate::plugin::abi::header")]
+#[repr(C)]
+pub struct RawUsage {
+    /// The caller's size of this.
+    pub struct_size: u32,
+    /// How many uses.
+    pub use_count: u32,
+    /// How many details.
+    pub detail_count: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// What every device must support.
+    pub image: RawImage,
+    /// So many.
+    pub uses: Pointer<*const RawUse>,
     /// So many.
     pub details: Pointer<*const RawDetail>,
 }

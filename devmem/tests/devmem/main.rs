@@ -8,6 +8,7 @@ extern crate nvabi_test;
 mod algebra;
 mod allocations;
 mod convert;
+mod details;
 mod explain;
 mod fuzz;
 mod header;
