@@ -342,6 +342,63 @@ fn what_cannot_be_asked_is_told_where_it_matters() {
     assert_eq!(plan(&[&["--use", "npu:render"][..], &image].concat()), (Some(2), 1));
 }
 
+/// A plugin whose codec takes one explicit modifier, and makes no memory with it.
+#[test]
+fn a_modifier_that_nobody_makes_is_no_plan() {
+    let folder = tempfile::tempdir().unwrap();
+    let devmem = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../devmem");
+    let mut source = fs::read_to_string(devmem.join("examples/plugin.c")).unwrap();
+    for (of, to) in [
+        ("const uint32_t size[] = { 32, 64 }", "const uint32_t size[] = { 1, 0x07000000 }"),
+        (".vendor = 0x10de, .name = 1", ".vendor = NVABI_DEVMEM_VENDOR_DRM, .name = 1"),
+        ("    sink->add(sink->context, &sets[1]);\n", ""),
+    ] {
+        assert_eq!(source.matches(of).count(), 1, "{of}");
+        source = source.replace(of, to);
+    }
+    let (file, library) = (folder.path().join("tiles.c"), folder.path().join("libtiles.so"));
+    fs::write(&file, source).unwrap();
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-I"]).arg(devmem.join("include")).arg("-o").arg(&library);
+    assert!(cc.arg(&file).status().unwrap().success());
+    let manifest = json!({ "file_format_version": "1.0.0", "devmem": { "library_path": library } });
+    fs::write(folder.path().join("tiles.json"), manifest.to_string()).unwrap();
+    let nvabi = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
+        command.env("NVABI_DEVMEM_PLUGINS", folder.path()).arg("alloc").args(args);
+        command.output().unwrap()
+    };
+    let plan = ["plan", "--use", "c-codec:encode"];
+    let image = ["64x64", "XR24"];
+    let refused = nvabi(&[&plan[..], &image].concat());
+    assert_eq!(refused.status.code(), Some(1), "{}", err(&refused));
+    let why = "  no device lays pixels out with modifier 0x0700000000000001: not ";
+    assert!(out(&refused).starts_with("no memory serves 64x64 XR24 for c-codec:encode\n"));
+    assert!(out(&refused).contains(why), "{}", out(&refused));
+    assert!(out(&refused).contains("cpu"), "{}", out(&refused));
+    let refused = nvabi(&[&plan[..], &image, &["--json"]].concat());
+    let told: Value = serde_json::from_slice(&refused.stdout).unwrap();
+    assert_eq!(
+        (refused.status.code(), told["usage"]["uses"][0]["device"].as_str()),
+        (Some(1), Some("c-codec"))
+    );
+    assert_eq!(told["reasons"].as_array().unwrap().len(), 1, "{told}");
+    let make = ["make", "--use", "c-codec:encode", "64x64", "XR24", "--", "true"];
+    assert_eq!(nvabi(&make).status.code(), Some(1));
+
+    // A device of another machine may make it.
+    let offer = json!({
+        "use": { "device": "gpu", "operation": "render" },
+        "sets": [{ "capabilities": ["0x700000000000001"] }],
+    });
+    let file = folder.path().join("gpu.offer");
+    fs::write(&file, offer.to_string()).unwrap();
+    let there = ["--use", "gpu:render", "--offers", file.to_str().unwrap()];
+    let planned = nvabi(&[&plan[..], &there, &image].concat());
+    assert_eq!(planned.status.code(), Some(0), "{}", err(&planned));
+    assert!(out(&planned).contains("no layout: no device lays pixels out"), "{}", out(&planned));
+}
+
 #[test]
 fn what_plays_no_part_is_told() {
     let Offers { both, encoder, _folder } = offers();

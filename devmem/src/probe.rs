@@ -376,7 +376,7 @@ impl Prober {
             }
         }
         let what = if refusals.is_empty() {
-            "no device makes memory".to_owned()
+            nobody(&description, devices)
         } else {
             format!("no memory serves all: {}", refusals.join("; "))
         };
@@ -713,6 +713,25 @@ fn allocators<'d>(
     let mut found: Vec<&dyn Device> = devices.iter().map(AsRef::as_ref).filter(may).collect();
     found.sort_by_key(|device| device.cost(&description.set));
     found.into_iter()
+}
+
+/// Why no device was asked for memory.
+fn nobody(description: &Description, devices: &[Box<dyn Device>]) -> String {
+    let maker = description.set.constraints.iter().find(|it| it.name == ConstraintName::MADE_BY);
+    let may = |info: &&DeviceInfo| {
+        info.allocates && maker.is_none_or(|maker| info.number() == Some(maker.value))
+    };
+    let able: Vec<&DeviceInfo> = devices.iter().map(|device| device.info()).filter(may).collect();
+    match (able.as_slice(), maker) {
+        ([], None) => "no device makes memory".to_owned(),
+        ([], Some(maker)) => format!("no device makes memory that is {maker}"),
+        // All others were asked.
+        (able, _) => {
+            let names: Vec<&str> = able.iter().map(|info| info.name.as_str()).collect();
+            let layout = Capability::modifier(description.layout.modifier);
+            format!("no device lays pixels out with {layout}: not {}", names.join(", "))
+        }
+    }
 }
 
 /// The devices that are to use the memory.

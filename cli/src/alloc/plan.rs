@@ -248,6 +248,12 @@ impl Machine {
         Ok((made, allocator))
     }
 
+    /// Whether all these are offers of its devices.
+    fn has_all(&self, offers: &[Offer]) -> bool {
+        let here = |name: &str| self.found.devices.iter().any(|it| it.info().name == name);
+        offers.iter().all(|offer| here(&offer.of.device))
+    }
+
     /// What a set costs all who use it.
     fn cost(&self, offers: &[Offer], set: &CapabilitySet) -> u64 {
         let used = |name: &str| offers.iter().any(|offer| offer.of.device == name);
@@ -402,9 +408,11 @@ fn attempt(
                 break;
             }
             Err(error) => {
-                // Another process may have what makes a modifier; what is implicit, only its GPU makes.
+                // A device of another machine may make a modifier; what is implicit, only its own GPU makes.
                 let layout = &description.layout;
-                let elsewhere = layout.is_open() && layout.modifier != MODIFIER_INVALID;
+                let elsewhere = layout.is_open()
+                    && layout.modifier != MODIFIER_INVALID
+                    && machine.is_some_and(|machine| !machine.has_all(offers));
                 reasons.push((error.to_string(), !elsewhere));
             }
         }
