@@ -17,7 +17,7 @@ program=$(cargo test --quiet --release --package nvabi-cli --features devmem --t
     --message-format=json | sed -n 's/.*"executable":"\([^"]*devmem_drivers[^"]*\)".*/\1/p' | tail -n 1)
 [ -d "$mesa" ] && export VM_ROOT=$mesa
 export NVABI_TEST_VM=1
-log=$(cli/tests/devmem_vm/run.sh "$kernel" "$program" --exact own::a_probe_takes_little_time --nocapture)
+log=$(cli/tests/devmem_vm/run.sh "$kernel" "$program" --exact own::what_was_tried_is_remembered --nocapture)
 line=$(printf '%s\n' "$log" | grep '^probe: ') || { printf '%s\n' "$log"; exit 2; }
 echo "$line"
 found=$(printf '%s\n' "$log" | grep '^found in ')
