@@ -119,9 +119,11 @@ pub fn replay(target: &str, check: fn(&[u8]) -> bool) {
         let path = file.path();
         let bytes =
             std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        // Beside the panic that may follow, where the output is shown.
-        println!("{}", path.display());
-        *if check(&bytes) { &mut read } else { &mut refused } += 1;
+        let checked = std::panic::catch_unwind(|| check(&bytes)).unwrap_or_else(|panic| {
+            eprintln!("{}", path.display());
+            std::panic::resume_unwind(panic)
+        });
+        *if checked { &mut read } else { &mut refused } += 1;
     }
     assert!(read > 0 && refused > 0, "{target}: {read} files are read, {refused} refused");
 }
