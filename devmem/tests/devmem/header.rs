@@ -1,4 +1,4 @@
-//! The header of plugins: its lock, C and C++.
+//! The headers of plugins and of applications: their lock, C and C++.
 
 use std::io::Write;
 use std::path::Path;
@@ -47,21 +47,30 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
     .into_iter()
     .map(|(compiler, language, need)| {
-        let name = format!("header::it_stands_alone_for_{compiler}");
-        Case::new(name, move || it_stands_alone(compiler, language, need))
+        let name = format!("header::each_stands_alone_for_{compiler}");
+        Case::new(name, move || each_stands_alone(compiler, language, need))
     })
     .collect()
 }
 
-fn it_stands_alone(compiler: &str, language: &str, need: Need) {
+fn each_stands_alone(compiler: &str, language: &str, need: Need) {
+    let files = std::fs::read_dir(include()).expect("a folder");
+    let headers: Vec<String> =
+        files.map(|file| file.expect("a file").file_name().into_string().expect("UTF-8")).collect();
+    assert!(headers.len() > 1, "{headers:?}");
+    headers.iter().for_each(|header| stands_alone(header, compiler, language, need));
+}
+
+fn stands_alone(header: &str, compiler: &str, language: &str, need: Need) {
     let mut command = Command::new(compiler);
     command.args(["-x", language, "-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]);
     command.arg("-I").arg(include()).arg("-").stdin(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn();
     let mut child = child.unwrap_or_else(|why| skip(need, format!("{compiler}: {why}")));
     let mut input = child.stdin.take().expect("a pipe");
-    input.write_all(b"#include \"nvabi-devmem.h\"\n").expect("a pipe");
+    writeln!(input, "#include \"{header}\"").expect("a pipe");
     drop(input);
     let output = child.wait_with_output().expect("a compiler");
-    assert!(output.status.success(), "{compiler}: {}", String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{compiler}, {header}: {said}");
 }
