@@ -399,6 +399,30 @@ fn a_modifier_that_nobody_makes_is_no_plan() {
     assert!(out(&planned).contains("no layout: no device lays pixels out"), "{}", out(&planned));
 }
 
+/// Names that are refused where they enter are those that output would have to spell out.
+#[test]
+fn names_are_what_can_be_shown() {
+    let letters = (0..0x1_4000).chain(0x1_b000..0x1_e000).chain(0xe_0000..0xe_1000);
+    for letter in letters.filter_map(char::from_u32) {
+        let refused = format!("d{letter}:scanout").parse::<nvabi_devmem::Use>().is_err();
+        let name = format!("d{letter}");
+        let spelled = nvabi_reports::terminal::line(&name) != name.as_str();
+        assert_eq!(refused, spelled, "{}", letter.escape_unicode());
+    }
+    // Of right-to-left text, as a file and the command line give it.
+    let output = nvabi(&["plan", "--use", "pa\u{202e}nel:scanout", "8x8", "XR24"]);
+    let told = r"the device's name `pa\u{202e}nel` has the control character \u{202e}";
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains(told), "{}", err(&output));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("panel.json");
+    let offer = json!({ "use": { "device": "pa\u{200b}nel", "operation": "scanout" }, "sets": [] });
+    fs::write(&file, offer.to_string()).unwrap();
+    let output = nvabi(&["explain", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains(r"has the control character \u{200b}"), "{}", err(&output));
+}
+
 #[test]
 fn what_plays_no_part_is_told() {
     let Offers { both, encoder, _folder } = offers();

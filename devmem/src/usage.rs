@@ -228,16 +228,46 @@ fn name<'de, D: serde::Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     Ok(name)
 }
 
-/// A device's name is one line, wherever it is shown.
+/// A device's name is one line of letters that are seen, wherever it is shown.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
-    match name.chars().find(|letter| letter.is_control()) {
-        Some(letter) => {
-            let (name, letter) = (name.escape_debug(), letter.escape_default());
-            Err(format!("the device's name `{name}` has the control character {letter}"))
-        }
-        None => Ok(()),
-    }
+    let unseen = |letter: &char| {
+        letter.is_control() || UNSEEN.iter().any(|(first, last)| (*first..=*last).contains(letter))
+    };
+    let Some(letter) = name.chars().find(unseen) else { return Ok(()) };
+    let spelled = |letter: char| match unseen(&letter) {
+        true => letter.escape_default().to_string(),
+        false => letter.escape_debug().to_string(),
+    };
+    let name: String = name.chars().map(spelled).collect();
+    let letter = spelled(letter);
+    Err(format!("the device's name `{name}` has the control character {letter}"))
 }
+
+/// Unicode's categories Cf, Zl and Zp (16.0): letters that nobody sees, that make others stand in another order than
+/// they are, or that end a line. nvabi-reports spells the same out.
+const UNSEEN: [(char, char); 21] = [
+    ('\u{ad}', '\u{ad}'),
+    ('\u{600}', '\u{605}'),
+    ('\u{61c}', '\u{61c}'),
+    ('\u{6dd}', '\u{6dd}'),
+    ('\u{70f}', '\u{70f}'),
+    ('\u{890}', '\u{891}'),
+    ('\u{8e2}', '\u{8e2}'),
+    ('\u{180e}', '\u{180e}'),
+    ('\u{200b}', '\u{200f}'),
+    ('\u{2028}', '\u{202e}'),
+    ('\u{2060}', '\u{2064}'),
+    ('\u{2066}', '\u{206f}'),
+    ('\u{feff}', '\u{feff}'),
+    ('\u{fff9}', '\u{fffb}'),
+    ('\u{110bd}', '\u{110bd}'),
+    ('\u{110cd}', '\u{110cd}'),
+    ('\u{13430}', '\u{1343f}'),
+    ('\u{1bca0}', '\u{1bca3}'),
+    ('\u{1d173}', '\u{1d17a}'),
+    ('\u{e0001}', '\u{e0001}'),
+    ('\u{e0020}', '\u{e007f}'),
+];
 
 impl Use {
     /// What a device does.

@@ -34,25 +34,49 @@ fn spelled<'t>(text: &'t str, kept: &[u8]) -> Cow<'t, str> {
     spelled.into()
 }
 
-/// Of most texts the bytes tell: what commands beyond ASCII begins with one of three.
+/// Of most texts the bytes tell: what commands beyond ASCII begins with one of these.
 fn may_command(text: &str, kept: &[u8]) -> bool {
     let suspect = |byte: u8| {
-        byte.is_ascii_control() && !kept.contains(&byte) || matches!(byte, 0xc2 | 0xd8 | 0xe2)
+        byte.is_ascii_control() && !kept.contains(&byte)
+            || matches!(byte, 0xc2 | 0xd8 | 0xdb | 0xdc | 0xe0..=0xe2 | 0xef | 0xf0 | 0xf3)
     };
     text.bytes().any(suspect)
 }
 
-/// Controls; what ends a line elsewhere; and what makes letters stand in another order than they are.
+/// Controls, and what is no letter that is seen.
 fn commands(letter: char) -> bool {
     // Nearly all letters.
     if letter.is_ascii_graphic() || letter == ' ' {
         return false;
     }
-    const LINES: [char; 2] = ['\u{2028}', '\u{2029}'];
-    let marks = matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}');
-    let orders = matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    letter.is_control() || LINES.contains(&letter) || marks || orders
+    letter.is_control() || FORMATS.iter().any(|(first, last)| (*first..=*last).contains(&letter))
 }
+
+/// Unicode's categories Cf, Zl and Zp (16.0): letters that nobody sees, that make others stand in another order than
+/// they are, or that end a line. nvabi-devmem refuses the same in names.
+const FORMATS: [(char, char); 21] = [
+    ('\u{ad}', '\u{ad}'),
+    ('\u{600}', '\u{605}'),
+    ('\u{61c}', '\u{61c}'),
+    ('\u{6dd}', '\u{6dd}'),
+    ('\u{70f}', '\u{70f}'),
+    ('\u{890}', '\u{891}'),
+    ('\u{8e2}', '\u{8e2}'),
+    ('\u{180e}', '\u{180e}'),
+    ('\u{200b}', '\u{200f}'),
+    ('\u{2028}', '\u{202e}'),
+    ('\u{2060}', '\u{2064}'),
+    ('\u{2066}', '\u{206f}'),
+    ('\u{feff}', '\u{feff}'),
+    ('\u{fff9}', '\u{fffb}'),
+    ('\u{110bd}', '\u{110bd}'),
+    ('\u{110cd}', '\u{110cd}'),
+    ('\u{13430}', '\u{1343f}'),
+    ('\u{1bca0}', '\u{1bca3}'),
+    ('\u{1d173}', '\u{1d17a}'),
+    ('\u{e0001}', '\u{e0001}'),
+    ('\u{e0020}', '\u{e007f}'),
+];
 
 /// A value as JSON over several lines. What commands the terminal in a text of it is escaped, as JSON can.
 ///
@@ -159,7 +183,9 @@ mod tests {
     /// What is shown in another order than it is read can look like anything.
     #[test]
     fn letters_stand_in_their_order() {
-        for letter in "\u{202a}\u{202e}\u{2066}\u{2069}\u{200f}\u{61c}\u{2028}".chars() {
+        let letters = "\u{202a}\u{202e}\u{2066}\u{2069}\u{200f}\u{61c}\u{2028}";
+        let unseen = "\u{ad}\u{6dd}\u{70f}\u{891}\u{180e}\u{200b}\u{feff}\u{110bd}\u{e0041}";
+        for letter in letters.chars().chain(unseen.chars()) {
             assert_eq!(line(&format!("a{letter}b")), format!("a\\u{{{:x}}}b", u32::from(letter)));
         }
     }
