@@ -192,11 +192,3 @@ fn lint_complaints() {
         ));
     snapshot("lint", &lint::lint(locked(), &spec).to_string());
 }
-
-/// The project's own specs have nothing to complain of.
-#[test]
-fn specs_are_clean() {
-    for spec in specs() {
-        assert_eq!(lint::lint(lock_of(&spec), &spec).to_string(), "", "{}", spec.name);
-    }
-}
