@@ -99,3 +99,49 @@ impl AsDmabuf for Memory {
         builder.build().ok_or_else(|| invalid("an image without planes"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use nvabi_devmem::{MODIFIER_LINEAR, Operation, Plane};
+    use smithay::backend::allocator::dmabuf::DmabufAllocator;
+
+    use super::*;
+
+    /// What smithay knows of a plane is enough for others to find the pixels.
+    fn taken(dmabuf: &Dmabuf, image: Image) -> Buffer {
+        let places = dmabuf.offsets().zip(dmabuf.strides());
+        let planes = dmabuf.handles().zip(places).map(|(fd, (offset, pitch))| {
+            let size = u64::from(pitch) * u64::from(image.height);
+            let plane = Plane { offset: offset.into(), pitch: pitch.into(), size };
+            (fd.try_clone_to_owned().expect("a descriptor"), plane)
+        });
+        Buffer::of_planes(image, MODIFIER_LINEAR, planes.collect()).expect("room for the image")
+    }
+
+    #[test]
+    fn what_smithay_allocates_is_written_and_read() {
+        let uses = [Operation::CpuWrite, Operation::CpuRead].map(|does| Use::new("cpu", does));
+        let mut allocator = DmabufAllocator(ForUses::new(uses.to_vec()));
+        let mut create =
+            |modifier| allocator.create_buffer(640, 480, allocator::Fourcc::Xrgb8888, &[modifier]);
+        let dmabuf = create(Modifier::Linear).expect("memory that the CPU sees");
+        assert_eq!((dmabuf.num_planes(), dmabuf.strides().next()), (1, Some(2560)));
+        let image = Image::new(640, 480, Fourcc::new(b"XR24"));
+        let (written, read) = (taken(&dmabuf, image), taken(&dmabuf, image));
+        let mut mapping = written.map().expect("a mapping");
+        let mut access = mapping.write().expect("an access");
+        access.store(2560 * 479, b"last row").expect("inside");
+        access.end().expect("the end of an access");
+        let mut row = [0; 8];
+        read.map()
+            .expect("a mapping")
+            .read()
+            .expect("an access")
+            .load(2560 * 479, &mut row)
+            .expect("inside");
+        assert_eq!(&row, b"last row");
+
+        let refused = create(Modifier::I915_x_tiled).expect_err("no such tiles").to_string();
+        assert!(refused.contains("none of the wanted modifiers"), "{refused}");
+    }
+}

@@ -58,6 +58,8 @@ pub enum Need {
     Syzkaller,
     /// A browser without a screen.
     Browser,
+    /// The library that smithay links.
+    Xkbcommon,
     /// The disassembler of binutils.
     Objdump,
     /// The kernel's headers for programs.
@@ -77,7 +79,7 @@ pub enum Need {
 }
 
 /// All but the devices.
-const ALL: [Need; 32] = [
+const ALL: [Need; 33] = [
     Need::Headers,
     Need::AllHeaders,
     Need::JetsonHeaders,
@@ -103,6 +105,7 @@ const ALL: [Need; 32] = [
     Need::Gvisor,
     Need::Syzkaller,
     Need::Browser,
+    Need::Xkbcommon,
     Need::Objdump,
     Need::LinuxHeaders,
     Need::Crates,
@@ -142,6 +145,7 @@ impl Need {
             Need::Gvisor => "gvisor",
             Need::Syzkaller => "syzkaller",
             Need::Browser => "browser",
+            Need::Xkbcommon => "xkbcommon",
             Need::Objdump => "objdump",
             Need::LinuxHeaders => "linux-headers",
             Need::Crates => "crates",
@@ -190,6 +194,7 @@ impl Need {
                 "tests/syzkaller.sh builds the program that NVABI_SYZKALLER names, where Go can download modules"
             }
             Need::Browser => "apt-get install chromium, or set CHROMIUM",
+            Need::Xkbcommon => "apt-get install libxkbcommon-dev",
             Need::Objdump => "apt-get install binutils",
             Need::LinuxHeaders => "apt-get install linux-libc-dev",
             Need::Crates => "cargo fetch --manifest-path of each folder in examples/",
