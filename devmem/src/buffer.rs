@@ -105,7 +105,11 @@ pub struct Piece {
 }
 
 impl Piece {
-    fn new(fd: OwnedFd, start: u64) -> Result<Self> {
+    /// The next file of memory: at the page behind those before it.
+    pub(crate) fn behind(before: &[Self], fd: OwnedFd) -> Result<Self> {
+        let end = before.last().map_or(0, Self::end);
+        let start = end.checked_next_multiple_of(page());
+        let start = start.ok_or_else(|| Error::invalid("memory of 2⁶⁴ bytes"))?;
         let file = File::from(fd);
         let metadata = file.metadata().map_err(|error| Error::call("fstat of a buffer", error))?;
         let size = size(&file, metadata.size())?;
@@ -127,13 +131,14 @@ impl Piece {
         self.identity
     }
 
-    fn end(&self) -> u64 {
+    /// Where it ends in the buffer.
+    pub(crate) fn end(&self) -> u64 {
         self.start.saturating_add(self.size)
     }
 
     /// Whether another one is certainly the same memory. Before Linux 5.3 all dma-bufs had one inode, of no file system
     /// of their own: those are told apart by nothing.
-    fn is_same(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         let has_own = |piece: &Self| {
             let kind = rustix::fs::fstat(&piece.fd)
                 .map(|found| rustix::fs::FileType::from_raw_mode(found.st_mode));
@@ -202,15 +207,17 @@ impl Buffer {
     ///
     /// As [`Self::new`]; and when there is no file, or a plane is not in one alone.
     pub fn in_pieces(fds: Vec<OwnedFd>, description: Description) -> Result<Self> {
-        if fds.is_empty() || fds.len() > MOST_PIECES {
-            return Err(Error::invalid(format!("memory in {} files", fds.len())));
-        }
         let mut pieces: Vec<Piece> = Vec::with_capacity(fds.len());
         for fd in fds {
-            let start =
-                pieces.last().map_or(Some(0), |last| last.end().checked_next_multiple_of(page()));
-            let start = start.ok_or_else(|| Error::invalid("memory of 2⁶⁴ bytes"))?;
-            pieces.push(Piece::new(fd, start)?);
+            pieces.push(Piece::behind(&pieces, fd)?);
+        }
+        Self::of_pieces(pieces, description)
+    }
+
+    /// The same of files that are behind each other already.
+    pub(crate) fn of_pieces(pieces: Vec<Piece>, description: Description) -> Result<Self> {
+        if pieces.is_empty() || pieces.len() > MOST_PIECES {
+            return Err(Error::invalid(format!("memory in {} files", pieces.len())));
         }
         let made = Self { pieces, description };
         made.description.layout.inside().map_err(|what| Error::new(ErrorKind::Mismatch, what))?;
@@ -261,13 +268,10 @@ impl Buffer {
         let mut pieces: Vec<Piece> = Vec::new();
         let mut placed = Vec::with_capacity(planes.len());
         for (index, (fd, plane)) in planes.into_iter().enumerate() {
-            let end = pieces.last().map_or(0, Piece::end);
-            let start = end.checked_next_multiple_of(page());
-            let start = start.ok_or_else(|| Error::invalid("memory of 2⁶⁴ bytes"))?;
-            let piece = Piece::new(fd, start)?;
+            let piece = Piece::behind(&pieces, fd)?;
             let known = pieces.iter_mut().find(|known| known.is_same(&piece));
             let (start, size) =
-                known.as_ref().map_or((start, piece.size), |of| (of.start, of.size));
+                known.as_ref().map_or((piece.start, piece.size), |of| (of.start, of.size));
             if plane.offset.checked_add(plane.size).is_none_or(|end| end > size) {
                 let Plane { offset, size: bytes, .. } = plane;
                 let what =
@@ -288,7 +292,7 @@ impl Buffer {
         let usage = Usage::new(image, Vec::new());
         let set = CapabilitySet::new([], [Capability::modifier(modifier)]);
         let description = Description { usage, set, layout, metadata: Vec::new() };
-        Self::in_pieces(pieces.into_iter().map(|piece| piece.fd).collect(), description)
+        Self::of_pieces(pieces, description)
     }
 
     /// As [`Self::new`], when it is also the memory that is expected.

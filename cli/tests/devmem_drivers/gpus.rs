@@ -283,7 +283,11 @@ fn memory_of_virgl_serves_nobody_else() {
 /// A format that its driver samples and does not make.
 #[test]
 fn what_only_its_driver_can_make_and_does_not_is_not_planned() {
-    let used = format!("{}:texture", device("virgl").info().name);
+    let gpu = device("virgl");
+    let image = Image::new(1280, 720, Fourcc::new(b"NV12"));
+    assert_ne!(sets(&*gpu, image, Operation::Texture), []);
+    assert_eq!(sets(&*gpu, image, Operation::Render), []);
+    let used = format!("{}:texture", gpu.info().name);
     let output = nvabi().args(["alloc", "plan", "--use", &used, "1280x720", "NV12"]).output();
     let output = output.unwrap();
     let text = String::from_utf8_lossy(&output.stdout);

@@ -50,7 +50,7 @@ pub(super) struct Egl {
 /// A modifier that can be sampled.
 pub(super) struct Listed {
     pub(super) modifier: u64,
-    /// Whether it can be drawn too.
+    /// Whether it can be drawn too; of the implicit one EGL does not say.
     pub(super) draws: bool,
 }
 
@@ -137,7 +137,7 @@ impl Display {
             unsafe { (self.egl.query_modifiers)(display, of, most, list, externals, count) }
         })?;
         if modifiers.is_empty() {
-            return Ok(vec![Listed { modifier: MODIFIER_INVALID, draws: true }]);
+            return Ok(vec![Listed { modifier: MODIFIER_INVALID, draws: false }]);
         }
         let draws = external.into_iter().map(|external| external == api::FALSE);
         Ok(modifiers

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use libloading::Library;
 
+use super::super::SIDE;
 use crate::{
-    Description, Error, ErrorKind, Fourcc, Image, MODIFIER_INVALID, Operation, Result, uapi,
+    Description, Error, ErrorKind, Fourcc, Image, MODIFIER_INVALID, Operation, Result, Usage, uapi,
 };
 
 const LIBRARY: &str = "libgbm.so.1";
@@ -94,11 +95,17 @@ impl Device {
         self.object.as_ptr()
     }
 
+    /// Whether images of the format can be drawn: whether a small one is made for that.
+    pub(super) fn draws(&self, format: Fourcc) -> bool {
+        // SAFETY: the device is alive.
+        let made = unsafe { (self.gbm.create)(self.as_ptr(), SIDE, SIDE, format.0, RENDERING) };
+        NonNull::new(made).map(|object| Made { object, gbm: self.gbm.clone() }).is_some()
+    }
+
     /// Makes memory for the image with the description's modifier; where that is implicit, as the driver sees fit.
     pub(super) fn make(&self, description: &Description) -> Result<Made> {
         let Image { width, height, format: Fourcc(format) } = description.usage.image;
-        let shown = description.usage.uses.iter().any(|each| each.operation == Operation::Scanout);
-        let flags = if shown { RENDERING | SCANOUT } else { RENDERING };
+        let flags = flags(&description.usage);
         let modifier = description.layout.modifier;
         let (call, object) = match modifier {
             MODIFIER_INVALID => {
@@ -132,6 +139,15 @@ impl Drop for Device {
         // SAFETY: GBM gave it, and nothing else is made of it: `Made` does not outlive `Gpu::allocate`.
         unsafe { (self.gbm.destroy_device)(self.object.as_ptr()) };
     }
+}
+
+/// What memory is made for. Where nobody says, it can be drawn.
+fn flags(usage: &Usage) -> u32 {
+    let does = |operation| usage.uses.iter().any(|each| each.operation == operation);
+    let sampled_alone = does(Operation::Texture) && !does(Operation::Render);
+    let rendering = if sampled_alone { 0 } else { RENDERING };
+    let scanout = if does(Operation::Scanout) { SCANOUT } else { 0 };
+    rendering | scanout
 }
 
 /// A buffer of GBM's.
@@ -178,5 +194,24 @@ impl Drop for Made {
     fn drop(&mut self) {
         // SAFETY: GBM gave it and nobody else has it; its device is alive, which `Gpu::allocate` holds.
         unsafe { (self.gbm.destroy)(self.object.as_ptr()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Use;
+
+    #[test]
+    fn memory_is_made_for_what_is_done_with_it() {
+        let of = |operations: &[Operation]| {
+            let uses = operations.iter().map(|operation| Use::new("gl:renderD128", *operation));
+            flags(&Usage::new(Image::new(64, 64, Fourcc::new(b"NV12")), uses.collect()))
+        };
+        assert_eq!(of(&[]), RENDERING);
+        assert_eq!(of(&[Operation::Texture]), 0);
+        assert_eq!(of(&[Operation::Texture, Operation::Render]), RENDERING);
+        assert_eq!(of(&[Operation::Texture, Operation::Scanout]), SCANOUT);
+        assert_eq!(of(&[Operation::Scanout]), RENDERING | SCANOUT);
     }
 }

@@ -6,16 +6,15 @@
 mod egl;
 mod gbm;
 
-use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{each, name_of, nodes, open};
+use crate::buffer::Piece;
 use crate::convert::{self, FormatModifier};
 use crate::{
-    Buffer, Capability, CapabilitySet, Description, Device, DeviceInfo, Driver, Error, Identity,
-    Image, Import, Layout, Listed, MODIFIER_INVALID, Memory, Operation, Plane, Result,
+    Buffer, Capability, CapabilitySet, Description, Device, DeviceInfo, Driver, Error, Image,
+    Import, Layout, Listed, MODIFIER_INVALID, Memory, Operation, Plane, Result,
 };
 use egl::{Display, Egl, Picture};
 use gbm::{Gbm, Made};
@@ -79,13 +78,17 @@ impl Device for Gpu {
 
     /// The modifiers that EGL lists for the format. Some can only be sampled, not drawn.
     fn sets(&self, image: &Image, operation: Operation) -> Result<Vec<CapabilitySet>> {
-        let listed = match operation {
-            Operation::Texture | Operation::Render => {
-                self.node().display.modifiers(image.format)?
-            }
-            _ => return Ok(Vec::new()),
+        if !matches!(operation, Operation::Texture | Operation::Render) {
+            return Ok(Vec::new());
+        }
+        let node = self.node();
+        let listed = node.display.modifiers(image.format)?;
+        // Of layouts that EGL does not list it does not say whether they can be drawn.
+        let draws = |known: &egl::Listed| match known.modifier {
+            MODIFIER_INVALID => node.device.draws(image.format),
+            _ => known.draws,
         };
-        let does = listed.iter().filter(|known| operation == Operation::Texture || known.draws);
+        let does = listed.iter().filter(|known| operation == Operation::Texture || draws(known));
         let pairs: Vec<FormatModifier> = does
             .map(|known| FormatModifier { format: image.format, modifier: known.modifier })
             .collect();
@@ -155,37 +158,23 @@ impl Drop for Taken {
 /// The memory of a buffer of GBM's and where its planes are, whose sizes GBM does not say: each ends where the next one
 /// in its file begins, or the file ends.
 fn laid_out(made: &Made, description: &Description) -> Result<Buffer> {
-    let mut files: Vec<OwnedFd> = Vec::new();
+    let mut pieces: Vec<Piece> = Vec::new();
     let mut starts = Vec::new();
     for (fd, start) in made.planes()? {
-        let mut known = files.iter().enumerate();
-        let same = known.find_map(|(at, other)| match is_same(&fd, other) {
-            Ok(false) => None,
-            Ok(true) => Some(Ok(at)),
-            Err(error) => Some(Err(error)),
-        });
-        let file = match same {
-            Some(at) => at?,
-            None => {
-                files.push(fd);
-                files.len() - 1
-            }
-        };
-        starts.push((file, start));
+        let piece = Piece::behind(&pieces, fd)?;
+        let known = pieces.iter().position(|known| known.is_same(&piece));
+        starts.push((known.unwrap_or(pieces.len()), start));
+        if known.is_none() {
+            pieces.push(piece);
+        }
     }
-    let (mut begins, mut size) = (Vec::new(), 0_u64);
-    for file in &files {
-        begins.push(size.next_multiple_of(crate::buffer::page()));
-        size = begins[begins.len() - 1].saturating_add(crate::buffer::size_of(file.as_fd())?);
-    }
-    let end_of = |file: usize| begins.get(file + 1).copied().unwrap_or(size);
     let end = |(file, begin): (usize, u64)| {
         let later = starts.iter().filter(|(other, start)| *other == file && start.offset > begin);
-        let later = later.map(|(_, start)| begins[file].saturating_add(start.offset)).min();
-        later.unwrap_or_else(|| end_of(file))
+        let later = later.map(|(_, start)| pieces[file].start().saturating_add(start.offset)).min();
+        later.unwrap_or_else(|| pieces[file].end())
     };
     let plane = |(file, start): &(usize, gbm::Start)| {
-        let offset = begins[*file].saturating_add(start.offset);
+        let offset = pieces[*file].start().saturating_add(start.offset);
         let size = end((*file, start.offset)).saturating_sub(offset);
         Plane { offset, pitch: start.pitch, size }
     };
@@ -195,16 +184,7 @@ fn laid_out(made: &Made, description: &Description) -> Result<Buffer> {
         MODIFIER_INVALID => MODIFIER_INVALID,
         asked => made.modifier().unwrap_or(asked),
     };
+    let size = pieces.last().map_or(0, Piece::end);
     let layout = Layout { modifier, planes, size };
-    Buffer::in_pieces(files, Description { layout, ..description.clone() })
-}
-
-/// Whether two file descriptors are of one dma-buf.
-fn is_same(one: &OwnedFd, other: &OwnedFd) -> Result<bool> {
-    let identity = |fd: &OwnedFd| {
-        let file = fd.try_clone().map(File::from).and_then(|file| file.metadata());
-        let unreadable = |error| Error::call("fstat of a buffer", error);
-        file.map(|file| Identity::of(&file)).map_err(unreadable)
-    };
-    Ok(identity(one)? == identity(other)?)
+    Buffer::of_pieces(pieces, Description { layout, ..description.clone() })
 }
