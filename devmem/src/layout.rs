@@ -100,9 +100,10 @@ impl Layout {
         }
         let Some(tile) = Tile::of(self.modifier) else { return Ok(()) };
         for (index, (plane, format)) in self.planes.iter().zip(formats).enumerate() {
-            let blocks = (image.width / format.across).div_ceil(format.samples);
+            // Of an odd image the last column and row have colour as well.
+            let blocks = image.width.div_ceil(format.across).div_ceil(format.samples);
             let row = u64::from(blocks) * u64::from(format.bytes);
-            let rows = u64::from(image.height / format.down);
+            let rows = u64::from(image.height.div_ceil(format.down));
             let needed = match tile {
                 // The last row has no room to its right.
                 LINEAR => {
