@@ -121,6 +121,9 @@ int main(void) {
     of_image.more = 1;
     refused = nvabi_alloc_make_for(alloc, usage, NULL, 0, &buffer);
     printf("%d: %s\n", refused, nvabi_alloc_error());
+    usage->struct_size = UINT32_MAX;
+    refused = nvabi_alloc_make_for(alloc, usage, NULL, 0, &buffer);
+    printf("%d: %s\n", refused, nvabi_alloc_error());
     usage->struct_size = sizeof *usage;
     usage->reserved = 1;
     refused = nvabi_alloc_modifiers_for(alloc, usage, modifiers, MOST);

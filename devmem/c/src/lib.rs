@@ -103,6 +103,12 @@ unsafe fn lent<'a, T>(pointer: *const T, name: &str) -> Result<&'a T, Failure> {
     unsafe { pointer.as_ref() }.ok_or_else(|| invalid(&format!("{name} is null")))
 }
 
+/// No list is longer: a count that is, was never set.
+const MOST: u32 = 1 << 16;
+
+/// No later header has a larger struct.
+const LARGEST: usize = 4096;
+
 /// So many items of the caller.
 ///
 /// # Safety
@@ -112,7 +118,10 @@ unsafe fn lent_list<'a, T>(pointer: *const T, count: u32, name: &str) -> Result<
     match (count, pointer.is_null()) {
         (0, _) => Ok(&[]),
         (_, true) => Err(invalid(&format!("{name} is null"))),
-        // SAFETY: the caller's promise.
+        (count, _) if count > MOST || !pointer.is_aligned() => {
+            Err(invalid(&format!("{count} {name} at {pointer:?}")))
+        }
+        // SAFETY: the caller's promise; so many items are fewer bytes than `isize::MAX`.
         (count, false) => Ok(unsafe { slice::from_raw_parts(pointer, count as usize) }),
     }
 }
@@ -189,8 +198,9 @@ unsafe fn asked_for(alloc: &Alloc, raw: *const RawUsage) -> Result<Usage, Failur
     // SAFETY: the caller's promise; the size is the first field.
     let size = unsafe { *lent(raw.cast::<u32>(), "usage")? } as usize;
     let known = size_of::<RawUsage>();
-    if size < known {
-        return Err(invalid(&format!("struct_size of the usage is {size}, not {known} or more")));
+    if !(known..=LARGEST).contains(&size) {
+        let what = format!("struct_size of the usage is {size}, not {known} to {LARGEST}");
+        return Err(invalid(&what));
     }
     // SAFETY: so many bytes are the caller's, by its own word.
     let newer = unsafe { slice::from_raw_parts(raw.cast::<u8>().add(known), size - known) };

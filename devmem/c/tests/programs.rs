@@ -100,8 +100,9 @@ fn a_pipeline_negotiates() {
          of the image: -95: cpu does not know 0x10de:3(1)\n\
          of the image: -95: cpu does not know 0x10de:3(1)\n\
          of the image as it is: 1, 118784 bytes\n\
-         -22: struct_size of the usage is 8, not 48 or more\n\
+         -22: struct_size of the usage is 8, not 48 to 4096\n\
          -22: the usage has a field that is not known here\n\
+         -22: struct_size of the usage is 4294967295, not 48 to 4096\n\
          -22: reserved of the usage is 1\n\
          -22: memory that nobody uses\n\
          -22: usage is null\n\
