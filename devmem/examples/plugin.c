@@ -90,13 +90,35 @@ static uint64_t codec_cost(uint32_t index, const nvabi_devmem_set *set)
     return set->capabilities[0].vendor == 0x10de ? 1 : 2;
 }
 
+/* Pages of 4 KiB from anywhere, which the CPU caches: what asks for more is not to be had here. */
+static int codec_keeps(const nvabi_devmem_constraint *asked, uint64_t size)
+{
+    switch (asked->name) {
+    case NVABI_DEVMEM_CONTIGUOUS:
+        return asked->value == 0 || size <= 4096;
+    case NVABI_DEVMEM_PAGE_SIZE:
+    case NVABI_DEVMEM_ADDRESS_ALIGNMENT:
+        return asked->value == 0 || 4096 % asked->value == 0;
+    case NVABI_DEVMEM_PLACEMENT:
+        return (asked->value & NVABI_DEVMEM_IN_SYSTEM) != 0;
+    case NVABI_DEVMEM_COHERENCY:
+        return (asked->value & NVABI_DEVMEM_SEEN_CACHED) != 0;
+    default:
+        return 1;
+    }
+}
+
 static int codec_allocate(uint32_t index, const nvabi_devmem_memory *memory)
 {
     int fd, error;
+    uint32_t at;
 
     (void)index;
     if (memory->plane_count == 0 || memory->size == 0)
         return -EINVAL;
+    for (at = 0; at < memory->set.constraint_count; at++)
+        if (!codec_keeps(&memory->set.constraints[at], memory->size))
+            return -ENOTSUP;
     fd = memfd_create("c-codec", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return -errno;

@@ -205,8 +205,9 @@ typedef struct nvabi_devmem_driver {
                 const nvabi_devmem_sink *sink);
     /* What memory of this kind costs the device; 0 is the best. */
     uint64_t (*cost)(uint32_t index, const nvabi_devmem_set *set);
-    /* Makes memory and returns a file descriptor of it, which is the caller's. The CPU maps a dma-buf, or a memfd that
-     * can be sealed against getting smaller (MFD_ALLOW_SEALING), and nothing else. */
+    /* Makes memory and returns a file descriptor of it, which is the caller's. -ENOTSUP: it cannot keep to a constraint
+     * of the set, which nobody else can know (NVABI_DEVMEM_CONTIGUOUS, _PLACEMENT and their like). The CPU maps a
+     * dma-buf, or a memfd that can be sealed against getting smaller (MFD_ALLOW_SEALING), and nothing else. */
     int (*allocate)(uint32_t index, const nvabi_devmem_memory *memory);
     /* Takes memory that another made, until it is released. fd stays the caller's. */
     int (*import)(uint32_t index, int fd, const nvabi_devmem_memory *memory, uint64_t *handle);

@@ -152,6 +152,12 @@ fn what_a_plugin_refuses() {
     let refused = camera.allocate(&description).expect_err("no bytes");
     assert_eq!(refused.errno(), Some(nix::libc::EINVAL), "{refused}");
     description.layout = solve(&image(), &description.set).expect("a layout");
+    let mut whole = description.clone();
+    whole.set.constraints.push(nvabi_devmem::Constraint::new(ConstraintName::CONTIGUOUS, 1));
+    for maker in [&codec, &camera] {
+        let refused = maker.allocate(&whole).expect_err("pages from anywhere");
+        assert_eq!(refused.errno(), Some(nix::libc::ENOTSUP), "{refused}");
+    }
     let buffer = codec.allocate(&description).expect("memory");
     assert!(camera.import(&buffer).is_ok());
     description.layout.planes.truncate(0);
