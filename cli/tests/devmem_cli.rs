@@ -58,6 +58,7 @@ fn a_plan_shows_set_and_layout() {
     let args = ["plan", "--use", "gpu:texture", "--use", "panel:scanout", "--use", "cpu:cpu-write"];
     let output = nvabi(&[&args[..], &["--offers", &both, "1280x720", "NV12"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(err(&output).contains("Untried gpu:texture: its offer is from a file"));
     let text = out(&output);
     for line in [
         "1280x720 NV12 for gpu:texture, panel:scanout, cpu:cpu-write",

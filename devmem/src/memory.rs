@@ -88,7 +88,7 @@ impl Memory {
 }
 
 /// Whether a constraint is of what memory is like, so that a driver which makes it as it sees fit cannot promise it.
-fn is_of_memory(name: ConstraintName) -> bool {
+pub(crate) fn is_of_memory(name: ConstraintName) -> bool {
     matches!(
         name,
         ConstraintName::CONTIGUOUS
@@ -99,14 +99,15 @@ fn is_of_memory(name: ConstraintName) -> bool {
     )
 }
 
-/// Whether a device that takes the memory has proved this of it. In which heap it is and how it is cached, no import
-/// shows: who asks for one in particular is not content with what works.
-pub(crate) fn is_tried(asked: Constraint) -> bool {
+/// Whether devices prove this of memory by taking it: that it is in one piece where one of them was found to `need` that,
+/// and, where any heap and any caching will do, both. No import shows more.
+pub(crate) fn is_tried(asked: Constraint, needs: &[Constraint]) -> bool {
     let has = |all: u64| asked.value & all == all;
     match asked.name {
+        ConstraintName::CONTIGUOUS => needs.contains(&asked),
         ConstraintName::PLACEMENT => has(placement::VISIBLE),
         ConstraintName::COHERENCY => has(coherency::ANY),
-        name => is_of_memory(name),
+        _ => false,
     }
 }
 

@@ -87,9 +87,13 @@ impl Refusal {
     fn new(of: &Use, layout: &Layout, tried: Tried, error: &Error) -> Self {
         let pitch = layout.planes.first().map_or(0, |plane| plane.pitch);
         let (of, modifier, reason) = (of.clone(), layout.modifier, error.to_string());
-        let passing = error.errno().is_some_and(|errno| PASSING.contains(&errno));
+        let passing = is_passing(error);
         Self { of, modifier, pitch, tried, reason, passing }
     }
+}
+
+fn is_passing(error: &Error) -> bool {
+    error.errno().is_some_and(|errno| PASSING.contains(&errno))
 }
 
 impl fmt::Display for Refusal {
@@ -315,38 +319,29 @@ impl Prober {
     ///
     /// As [`Self::allocate`].
     pub fn make(&self, devices: &[Box<dyn Device>], description: &Description) -> Result<Made> {
-        let users = users(devices, &description.usage)?;
-        self.make_for(devices, description, &users)
+        self.make_here(devices, description, &[])
     }
 
-    /// The same where some of the devices that are to use it are not here, such as those of another process: they are
-    /// not tried, and memory is made by who knows that it is what they need.
+    /// The same where some of the uses are elsewhere, such as in another process, whatever their devices are called: they
+    /// are not tried, and memory is made by who knows that it is what they need.
     ///
     /// # Errors
     ///
-    /// As [`Self::make`], but for devices that are not here.
+    /// As [`Self::make`], but for the devices that are elsewhere.
     pub fn make_here(
         &self,
         devices: &[Box<dyn Device>],
         description: &Description,
+        elsewhere: &[Use],
     ) -> Result<Made> {
-        let is_here = |of: &&Use| device_of(devices, of).is_some();
-        let uses = description.usage.uses.iter().filter(is_here).cloned().collect();
-        let here = users(devices, &Usage { uses, ..description.usage.clone() })?;
-        self.make_for(devices, description, &here)
-    }
-
-    fn make_for(
-        &self,
-        devices: &[Box<dyn Device>],
-        description: &Description,
-        users: &[(&dyn Device, Operation)],
-    ) -> Result<Made> {
+        let uses = description.usage.uses.clone();
+        let users = users(devices, uses.iter().filter(|of| !elsewhere.contains(of)))?;
+        let mut needed = Vec::new();
         let mut description = description.clone();
-        for (device, operation) in users {
+        for (device, of) in &users {
             // Memory whose layout is open cannot be made to try.
             if device.info().imports && !description.layout.is_open() {
-                let needs = self.needs(*device, *operation, &description, devices)?;
+                let needs = self.needs(*device, of.operation, &description, devices)?;
                 let merged = merged(*device, &description.set.constraints, &needs)?;
                 description.set.constraints = merged;
                 // Rows further apart.
@@ -355,16 +350,17 @@ impl Prober {
                     description.layout =
                         layout.map_err(|why| Error::unsupported(why.to_string()))?;
                 }
+                needed.extend(needs);
             }
         }
-        let mut refusals = Vec::new();
+        let mut refusals: Vec<(Vec<String>, String)> = Vec::new();
         let mut makers: Vec<&dyn Device> = allocators(&description, devices).collect();
         // Stable: others stay in the order of their costs.
         let place = |name: &String| self.preferred.iter().position(|known| known == name);
         makers.sort_by_key(|device| place(&device.info().name).unwrap_or(usize::MAX));
         for allocator in makers {
             let by = allocator.info().name.clone();
-            match try_allocator(allocator, users, &description) {
+            match try_allocator(allocator, &users, &needed, &description) {
                 Ok((buffer, proofs)) => {
                     let request = match description.files() {
                         1 => allocator.request(&description),
@@ -372,13 +368,20 @@ impl Prober {
                     };
                     return Ok(Made { buffer, by, request, proofs });
                 }
-                Err(error) => refusals.push(format!("{by}: {error}")),
+                Err(error) => {
+                    let error = error.to_string();
+                    match refusals.iter_mut().find(|(_, known)| *known == error) {
+                        Some((names, _)) => names.push(by),
+                        None => refusals.push((vec![by], error)),
+                    }
+                }
             }
         }
         let what = if refusals.is_empty() {
             nobody(&description, devices)
         } else {
-            format!("no memory serves all: {}", refusals.join("; "))
+            let each = refusals.iter().map(|(names, why)| format!("{}: {why}", names.join(", ")));
+            format!("no memory serves all: {}", each.collect::<Vec<_>>().join("; "))
         };
         Err(Error::unsupported(what))
     }
@@ -394,9 +397,9 @@ impl Prober {
         devices: &[Box<dyn Device>],
         usage: &Usage,
     ) -> Result<Vec<CapabilitySet>> {
-        let users = users(devices, usage)?;
+        let users = users(devices, usage.uses.iter())?;
         let (mut offers, mut refusals) = (Vec::new(), Vec::new());
-        for ((device, _), wanted) in users.iter().zip(&usage.uses) {
+        for (device, wanted) in &users {
             let (offer, refused) = self.offer_for(*device, usage, wanted, devices)?;
             offers.push(offer);
             refusals.extend(refused);
@@ -540,12 +543,34 @@ impl Trial<'_> {
             return Found::Needs(Vec::new());
         }
         let one_piece = Constraint::new(ConstraintName::CONTIGUOUS, 1);
-        if let Some(whole) = whole(&asking_for(description, one_piece), devices) {
+        if let Some(whole) = self.whole(&asking_for(description, one_piece), devices) {
             if self.takes(Tried::OnePiece, &whole) {
                 return Found::Needs(vec![one_piece]);
             }
         }
         Found::TakesNothing
+    }
+
+    /// Memory in one piece, of which that is known: other memory proves nothing. That who has such memory has none left is
+    /// remembered.
+    fn whole(&mut self, description: &Description, devices: &[Box<dyn Device>]) -> Option<Buffer> {
+        let known = allocators(description, devices).filter(|device| device.memory().is_some());
+        let mut used_up = None;
+        for device in known {
+            match made(device, description) {
+                Ok(memory) => return Some(memory),
+                Err(error) if is_passing(&error) => used_up = used_up.or(Some(error)),
+                Err(_) => {}
+            }
+        }
+        let page = match description.files() {
+            1 => drivers::one_piece(description),
+            _ => description.made_by_planes(|one| Ok(drivers::one_piece(one))).ok().flatten(),
+        };
+        if let (None, Some(error)) = (&page, used_up) {
+            self.refused(Tried::OnePiece, &description.layout, error);
+        }
+        page
     }
 
     /// Where no memory of others can be made, a device is believed what it says, unless it refuses its own.
@@ -565,7 +590,8 @@ impl Trial<'_> {
     /// Memory of this maker, where it makes some: what it is like, the trial tells.
     fn made_by(&self, maker: &dyn Device, owner: Constraint) -> Option<Result<Buffer>> {
         let asked = asking_for(self.description, owner);
-        maker.info().allocates.then(|| made_to_try(maker, &asked))
+        let tried = |asked: Constraint| memory::is_of_memory(asked.name);
+        maker.info().allocates.then(|| made_to_try(maker, &asked, tried))
     }
 
     /// Its own memory, or that of another node of its GPU, where one of them makes some and it takes it; the constraint
@@ -582,8 +608,8 @@ impl Trial<'_> {
         for (tried, maker) in makers {
             let taken = match self.made_by(maker, owner) {
                 Some(Ok(memory)) => self.takes(tried, &memory),
-                // That another makes none says nothing of this one.
-                Some(Err(error)) if tried == Tried::Own => {
+                // That another makes none says nothing of this one, unless it may at another time.
+                Some(Err(error)) if tried == Tried::Own || is_passing(&error) => {
                     self.refused(tried, &self.description.layout, error);
                     false
                 }
@@ -670,23 +696,17 @@ fn made(device: &dyn Device, description: &Description) -> Result<Buffer> {
 
 /// The same of memory that is tried at once: where nobody knows what a device's memory is like, it is not asked for what
 /// the trial finds out.
-fn made_to_try(device: &dyn Device, description: &Description) -> Result<Buffer> {
+fn made_to_try(
+    device: &dyn Device,
+    description: &Description,
+    is_tried: impl Fn(Constraint) -> bool,
+) -> Result<Buffer> {
     if device.memory().is_none_or(|memory| memory.is_known()) {
         return made(device, description);
     }
     let mut asked = description.clone();
-    asked.set.constraints.retain(|asked| !memory::is_tried(*asked));
+    asked.set.constraints.retain(|asked| !is_tried(*asked));
     Ok(made(device, &asked)?.of_set(description.set.clone()))
-}
-
-/// Memory in one piece, of which that is known: other memory proves nothing.
-fn whole(description: &Description, devices: &[Box<dyn Device>]) -> Option<Buffer> {
-    let mut known = allocators(description, devices).filter(|device| device.memory().is_some());
-    let found = known.find_map(|device| made(device, description).ok());
-    found.or_else(|| match description.files() {
-        1 => drivers::one_piece(description),
-        _ => description.made_by_planes(|one| Ok(drivers::one_piece(one))).ok().flatten(),
-    })
 }
 
 fn merged(
@@ -719,7 +739,7 @@ fn allocators<'d>(
 fn nobody(description: &Description, devices: &[Box<dyn Device>]) -> String {
     let maker = description.set.constraints.iter().find(|it| it.name == ConstraintName::MADE_BY);
     let may = |info: &&DeviceInfo| {
-        info.allocates && maker.is_none_or(|maker| info.number() == Some(maker.value))
+        info.allocates && maker.is_none_or(|maker| info.owner() == Some(maker.value))
     };
     let able: Vec<&DeviceInfo> = devices.iter().map(|device| device.info()).filter(may).collect();
     match (able.as_slice(), maker) {
@@ -734,34 +754,30 @@ fn nobody(description: &Description, devices: &[Box<dyn Device>]) -> String {
     }
 }
 
-/// The devices that are to use the memory.
-fn users<'d>(
+/// The devices that are to use the memory, and what for.
+fn users<'d, 'u>(
     devices: &'d [Box<dyn Device>],
-    usage: &Usage,
-) -> Result<Vec<(&'d dyn Device, Operation)>> {
-    let user = |wanted: &Use| {
+    uses: impl Iterator<Item = &'u Use>,
+) -> Result<Vec<(&'d dyn Device, &'u Use)>> {
+    let user = |wanted: &'u Use| {
+        let found = devices.iter().find(|device| device.info().name == wanted.device);
         let missing = || Error::invalid(format!("there is no device {}", wanted.device));
-        Ok((device_of(devices, wanted).ok_or_else(missing)?, wanted.operation))
+        Ok((found.ok_or_else(missing)?.as_ref(), wanted))
     };
-    usage.uses.iter().map(user).collect()
-}
-
-fn device_of<'d>(devices: &'d [Box<dyn Device>], of: &Use) -> Option<&'d dyn Device> {
-    devices.iter().find(|device| device.info().name == of.device).map(AsRef::as_ref)
+    uses.map(user).collect()
 }
 
 fn try_allocator(
     allocator: &dyn Device,
-    users: &[(&dyn Device, Operation)],
+    users: &[(&dyn Device, &Use)],
+    needed: &[Constraint],
     description: &Description,
 ) -> Result<(Buffer, Vec<Proof>)> {
     let all_try = !users.is_empty()
         && description.usage.uses.len() == users.len()
         && users.iter().all(|(user, _)| user.info().imports);
-    let buffer = match all_try {
-        true => made_to_try(allocator, description),
-        false => made(allocator, description),
-    }?;
+    let buffer =
+        made_to_try(allocator, description, |asked| all_try && memory::is_tried(asked, needed))?;
     let keeps = buffer.description().layout.keeps(&description.set);
     keeps.map_err(|what| Error::new(ErrorKind::Mismatch, what))?;
     // Where nobody asked, a device that chooses layouts chooses files as well.
@@ -772,11 +788,11 @@ fn try_allocator(
         return Err(Error::new(ErrorKind::Mismatch, what));
     }
     let mut proofs = Vec::new();
-    for ((user, _), wanted) in users.iter().zip(&description.usage.uses) {
+    for (user, wanted) in users {
         // Who only makes memory, such as a heap, takes what it made itself.
         if user.info().imports {
             let shown = user.import(&buffer)?.shown();
-            proofs.extend(shown.map(|by| Proof { of: wanted.clone(), by }));
+            proofs.extend(shown.map(|by| Proof { of: (*wanted).clone(), by }));
         } else if user.info().name != allocator.info().name {
             let what = format!("{} cannot import memory", user.info().name);
             return Err(Error::new(ErrorKind::Unsupported, what));
@@ -1228,41 +1244,136 @@ mod tests {
         assert!(!alone.unwrap_err().to_string().contains("node of its GPU"));
     }
 
+    /// A heap with nothing left, once.
+    struct Scarce(Box<Fake>, AtomicUsize);
+
+    impl Device for Scarce {
+        fn info(&self) -> &DeviceInfo {
+            self.0.info()
+        }
+
+        fn sets(&self, _: &Image, _: Operation) -> Result<Vec<CapabilitySet>> {
+            Ok(Vec::new())
+        }
+
+        /// What is not in one piece answers for itself.
+        fn memory(&self) -> Option<Memory> {
+            Some(self.0.memory).filter(|memory| memory.contiguous == u64::MAX)
+        }
+
+        fn allocate(&self, description: &Description) -> Result<Buffer> {
+            match self.1.fetch_add(1, Ordering::Relaxed) {
+                0 => Err(errno("DMA_HEAP_IOCTL_ALLOC", libc::ENOMEM)),
+                _ => self.0.allocate(description),
+            }
+        }
+    }
+
+    #[test]
+    fn that_memory_to_try_with_is_used_up_is_not_remembered() {
+        let camera = fake("camera", whole_alone, 0);
+        let heap = Scarce(fake("heap", any, u64::MAX), AtomicUsize::new(0));
+        let devices: Vec<Box<dyn Device>> = vec![Box::new(heap)];
+        let (prober, asked) = (prober(4), description(&[]));
+        let needs = || prober.needs(&*camera, Operation::Capture, &asked, &devices);
+        assert_eq!(needs().unwrap_err().errno(), Some(libc::ENOMEM));
+        assert_eq!(needs().unwrap(), [ONE_PIECE]);
+
+        // The same of another node of its GPU.
+        let mut panel = display("panel", "/dev/null");
+        panel.info.allocates = false;
+        let gpu = Scarce(display("gpu", "/dev/null"), AtomicUsize::new(0));
+        let devices: Vec<Box<dyn Device>> = vec![Box::new(gpu)];
+        let needs = || prober.needs(&*panel, Operation::Capture, &asked, &devices);
+        assert_eq!(needs().unwrap_err().errno(), Some(libc::ENOMEM));
+        assert_eq!(needs().unwrap()[0].name, ConstraintName::MADE_BY);
+    }
+
+    /// A display that shows what it takes.
+    struct Panel(Box<Fake>);
+
+    struct ShownHere;
+
+    impl Import for ShownHere {
+        fn shown(&self) -> Option<Shown> {
+            Some(Shown::Commit)
+        }
+    }
+
+    impl Device for Panel {
+        fn info(&self) -> &DeviceInfo {
+            self.0.info()
+        }
+
+        fn sets(&self, image: &Image, operation: Operation) -> Result<Vec<CapabilitySet>> {
+            self.0.sets(image, operation)
+        }
+
+        fn import(&self, _: &Buffer) -> Result<Box<dyn Import>> {
+            Ok(Box::new(ShownHere))
+        }
+    }
+
+    #[test]
+    fn a_proof_is_of_the_use_that_was_tried() {
+        let devices: Vec<Box<dyn Device>> =
+            vec![fake("heap", any, u64::MAX), Box::new(Panel(fake("panel", any, 0)))];
+        let asked = description(&["away", "heap", "panel"]);
+        let [away, _, panel] = asked.usage.uses.as_slice() else { panic!("three uses") };
+        let made = prober(4).make_here(&devices, &asked, &[away.clone()]).unwrap();
+        assert_eq!(made.proofs, [Proof { of: panel.clone(), by: Shown::Commit }]);
+        // What is elsewhere is not tried, although a device here has that name.
+        let made = prober(4).make_here(&devices, &asked, &[away.clone(), panel.clone()]);
+        assert_eq!(made.unwrap().proofs, []);
+    }
+
     /// Who makes memory as it sees fit cannot promise anything to those who are not here to be tried.
     #[test]
     fn what_is_not_known_of_memory_is_tried_or_refused() {
         let mut gpu = fake("gpu", any, 4096);
         gpu.memory = Memory::UNKNOWN;
-        let mut devices: Vec<Box<dyn Device>> = vec![gpu];
+        // Refuses what others made scattered, as a camera that needs one piece.
+        let camera = fake("camera", whole_alone, 0);
+        let mut devices: Vec<Box<dyn Device>> = vec![gpu, camera];
         let asked = |uses: &[&str], constraint| {
             let mut asked = description(uses);
             asked.set.constraints = vec![constraint];
             asked
         };
         let made = |devices: &[Box<dyn Device>], asked: &Description| {
-            let made = prober(4).make_here(devices, asked);
+            let away: Vec<Use> =
+                asked.usage.uses.iter().filter(|of| of.device == "away").cloned().collect();
+            let made = prober(4).make_here(devices, asked, &away);
             made.map(|made| (made.by, made.buffer.description().clone()))
                 .map_err(|it| it.to_string())
         };
-        let here = asked(&["gpu"], ONE_PIECE);
-        let (by, as_asked) = made(&devices, &here).unwrap();
-        assert_eq!((by.as_str(), &as_asked.set), ("gpu", &here.set));
+        // That a device takes it proves nothing where none is known to refuse what is in pieces.
         let refused =
             "no memory serves all: gpu: contiguous 1 asked for, and not known of this memory";
-        for uses in [&["gpu", "away"][..], &["away"], &[]] {
+        for uses in [&["gpu"][..], &["gpu", "away"], &["away"], &[]] {
             assert_eq!(made(&devices, &asked(uses, ONE_PIECE)).unwrap_err(), refused, "{uses:?}");
         }
         assert!(prober(4).make(&devices, &asked(&["gpu", "away"], ONE_PIECE)).is_err());
         // No import shows that memory is hidden from the CPU.
-        let hidden = Constraint::new(ConstraintName::PLACEMENT, constraint::placement::PROTECTED);
+        let of = |name, value| Constraint::new(name, value);
+        let hidden = of(ConstraintName::PLACEMENT, constraint::placement::PROTECTED);
         let refused = made(&devices, &asked(&["gpu"], hidden)).unwrap_err();
         assert!(refused.ends_with("placement protected asked for, and not known of this memory"));
-        let visible = Constraint::new(ConstraintName::PLACEMENT, constraint::placement::VISIBLE);
+        let visible = of(ConstraintName::PLACEMENT, constraint::placement::VISIBLE);
         assert!(made(&devices, &asked(&["gpu"], visible)).is_ok());
         assert!(made(&devices, &asked(&["gpu", "away"], visible)).is_err());
+        let pages = of(ConstraintName::PAGE_SIZE, 1 << 16);
+        assert!(made(&devices, &asked(&["gpu"], pages)).is_err());
         devices.push(fake("heap", any, u64::MAX));
         let (by, as_asked) = made(&devices, &asked(&["gpu", "away"], ONE_PIECE)).unwrap();
         assert_eq!((by.as_str(), as_asked.usage.uses.len()), ("heap", 2));
+        // The camera tells one piece from many: what it takes is one. The GPU's is not, and the heap's is.
+        let visible = asked(&["camera"], visible);
+        let (by, as_made) = made(&devices, &visible).unwrap();
+        assert_eq!(
+            (by.as_str(), as_made.set.constraint(ConstraintName::CONTIGUOUS)),
+            ("heap", Some(1))
+        );
     }
 
     /// As a device for whose translations of scattered memory no room is left.

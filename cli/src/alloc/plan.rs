@@ -87,10 +87,13 @@ pub(super) fn planned(
     let prober = Prober::default().prefer(args.prefer.clone());
     let machine = asked.then(|| Machine::new(prober));
     tell_unmet(context, args, machine.as_ref());
+    if machine.is_some() {
+        tell_believed(context, uses, &given);
+    }
     let mut candidates: Vec<Vec<Candidate>> = Vec::new();
     for wanted in uses {
         candidates.push(match (known(wanted), &machine) {
-            (Some(offer), _) => vec![Candidate { offer: offer.clone(), refusals: Vec::new() }],
+            (Some(offer), _) => vec![Candidate::given(offer)],
             (None, Some(machine)) => {
                 machine.tell_skipped_of(context, wanted);
                 machine.candidates(context, wanted, &asked_of)?
@@ -111,7 +114,9 @@ pub(super) fn planned(
     for choice in choices {
         let refusals = choice.iter().flat_map(|candidate| candidate.refusals.clone()).collect();
         let offers: Vec<Offer> = choice.iter().map(|candidate| candidate.offer.clone()).collect();
-        match attempt(machine.as_ref(), &asked_of, &offers, refusals) {
+        let elsewhere: Vec<Use> =
+            choice.iter().filter(|it| it.elsewhere).map(|it| it.offer.of.clone()).collect();
+        match attempt(machine.as_ref(), &asked_of, &offers, &elsewhere, refusals) {
             Ok((plan, memory)) => {
                 plan.tell(context, uses);
                 return Ok(Some((plan, memory)));
@@ -143,6 +148,14 @@ fn tell_unused(context: &Context<'_>, args: &AllocPlan, given: &[Offer]) {
         } else if given[..at].iter().any(|other| other.of == *of) {
             context.status("Unused", &format!("another offer of {of}: the first one counts"));
         }
+    }
+}
+
+/// Offers that are believed, where others are tried.
+fn tell_believed(context: &Context<'_>, uses: &[Use], given: &[Offer]) {
+    let believed = uses.iter().filter(|wanted| given.iter().any(|offer| offer.of == **wanted));
+    for of in believed {
+        context.status("Untried", &format!("{of}: its offer is from a file"));
     }
 }
 
@@ -178,6 +191,18 @@ pub(super) struct Machine {
 pub(super) struct Candidate {
     pub(super) offer: Offer,
     pub(super) refusals: Vec<Refusal>,
+    /// Whether a file offers it: a device of another machine or process, whatever it is called.
+    elsewhere: bool,
+}
+
+impl Candidate {
+    fn here(offer: Offer, refusals: Vec<Refusal>) -> Self {
+        Self { offer, refusals, elsewhere: false }
+    }
+
+    fn given(offer: &Offer) -> Self {
+        Self { offer: offer.clone(), refusals: Vec::new(), elsewhere: true }
+    }
 }
 
 impl Machine {
@@ -217,13 +242,13 @@ impl Machine {
         for device in devices(&self.found, wanted)? {
             let name = &device.info().name;
             match self.prober.offer_for(device, usage, wanted, &self.found.devices) {
-                Ok((offer, refusals)) => candidates.push(Candidate { offer, refusals }),
+                Ok((offer, refusals)) => candidates.push(Candidate::here(offer, refusals)),
                 // It cannot do this, such as a detail that it does not know: it offers nothing.
                 Err(error) if error.kind() == ErrorKind::Unsupported => {
                     context.status("Refused", &error.to_string());
                     let of = Use { device: name.clone(), ..wanted.clone() };
                     let offer = Offer { of, sets: Vec::new() };
-                    candidates.push(Candidate { offer, refusals: Vec::new() });
+                    candidates.push(Candidate::here(offer, Vec::new()));
                 }
                 Err(error) => unasked.push(format!("cannot query {name}: {error}")),
             }
@@ -239,19 +264,17 @@ impl Machine {
     }
 
     /// Makes the memory, tried on those of the users that are here.
-    fn make(&self, description: &Description) -> nvabi_devmem::Result<(Made, Allocator)> {
+    fn make(
+        &self,
+        description: &Description,
+        elsewhere: &[Use],
+    ) -> nvabi_devmem::Result<(Made, Allocator)> {
         let devices = &self.found.devices;
         let device = |name: &str| devices.iter().find(|device| device.info().name == name);
-        let made = self.prober.make_here(devices, description)?;
+        let made = self.prober.make_here(devices, description, elsewhere)?;
         let node = device(&made.by).map(|device| device.info().node.clone()).unwrap_or_default();
         let allocator = Allocator { device: made.by.clone(), node, request: made.request.clone() };
         Ok((made, allocator))
-    }
-
-    /// Whether all these are offers of its devices.
-    fn has_all(&self, offers: &[Offer]) -> bool {
-        let here = |name: &str| self.found.devices.iter().any(|it| it.info().name == name);
-        offers.iter().all(|offer| here(&offer.of.device))
     }
 
     /// What a set costs all who use it.
@@ -364,6 +387,7 @@ fn attempt(
     machine: Option<&Machine>,
     asked: &Usage,
     offers: &[Offer],
+    elsewhere: &[Use],
     refusals: Vec<Refusal>,
 ) -> Result<(Plan, Option<Buffer>), Failure> {
     let Derived { mut sets, complete } = match plan(offers) {
@@ -397,7 +421,7 @@ fn attempt(
             layout: layout.clone(),
             metadata: Vec::new(),
         };
-        match machine.map(|machine| machine.make(&description)).transpose() {
+        match machine.map(|machine| machine.make(&description, elsewhere)).transpose() {
             Ok(made) => {
                 let (made, allocator) = made.unzip();
                 let (buffer, proofs) = made.map(|made| (made.buffer, made.proofs)).unzip();
@@ -410,10 +434,10 @@ fn attempt(
             Err(error) => {
                 // A device of another machine may make a modifier; what is implicit, only its own GPU makes.
                 let layout = &description.layout;
-                let elsewhere = layout.is_open()
+                let theirs = layout.is_open()
                     && layout.modifier != MODIFIER_INVALID
-                    && machine.is_some_and(|machine| !machine.has_all(offers));
-                reasons.push((error.to_string(), !elsewhere));
+                    && !elsewhere.is_empty();
+                reasons.push((error.to_string(), !theirs));
             }
         }
     }

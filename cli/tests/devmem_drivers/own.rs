@@ -101,6 +101,41 @@ fn a_turned_image_is_committed_turned() {
     }
 }
 
+/// Many machines have a device of this name: what a file says of one is not tried on another.
+#[test]
+fn an_offer_of_a_file_is_of_no_device_here() {
+    let name = device("bochs").info().name.clone();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("offer.json");
+    let whole = serde_json::json!({
+        "use": { "device": name, "operation": "scanout" },
+        "sets": [{
+            "constraints": [{ "name": "contiguous", "value": 1 }],
+            "capabilities": ["LINEAR"],
+        }],
+    });
+    fs::write(&file, whole.to_string()).unwrap();
+    let used = format!("{name}:scanout");
+    let uses = ["--use", &used, "--use", "cpu:cpu-write", "640x480", "XR24"];
+    let plan =
+        nvabi().args(["alloc", "plan", "--json"]).args(uses).arg("--offers").arg(file).output();
+    let plan = plan.unwrap();
+    let said = String::from_utf8_lossy(&plan.stderr);
+    assert!(said.contains(&format!("Untried {used}: its offer is from a file")), "{said}");
+    let told: Value = serde_json::from_slice(&plan.stdout).unwrap();
+    match plan.status.code() {
+        Some(0) => {
+            assert_ne!(told["allocator"]["device"], name.as_str());
+            assert_eq!(told["proofs"], serde_json::json!([]));
+        }
+        code => {
+            assert_eq!(code, Some(1), "{said}");
+            let refused = "contiguous 1 asked for, and not known of this memory";
+            assert!(told["reasons"][0].as_str().unwrap().contains(refused), "{told}");
+        }
+    }
+}
+
 /// As the purpose is named, whichever display it is.
 #[test]
 fn a_display_is_planned_with() {
