@@ -163,6 +163,17 @@ fn memory_is_made_for_a_program() {
     assert!(err(&output).contains("cannot run /nowhere/program"), "{}", err(&output));
 }
 
+#[test]
+fn what_cannot_be_made_here_says_why() {
+    let Offers { both, _folder, .. } = offers();
+    let uses = ["--use", "gpu:texture", "--use", "panel:scanout", "1280x720", "NV12"];
+    let output = nvabi(&[&["make"], &uses[..], &["--offers", &both, "--", "true"]].concat());
+    assert_eq!(output.status.code(), Some(2), "{}", err(&output));
+    let why = "the memory cannot be made here: no device of this machine is to use it\n";
+    assert!(err(&output).contains(why), "{}", err(&output));
+    assert!(err(&output).contains("help: add a --use of a device here"), "{}", err(&output));
+}
+
 /// A variable has 128 KiB; what else would serve may be more.
 #[test]
 fn memory_is_made_where_much_else_would_serve() {

@@ -365,9 +365,9 @@ impl Buffer {
         self.pieces.first().map_or(Identity { device: 0, inode: 0 }, Piece::identity)
     }
 
-    /// The same, of another set that it keeps to.
-    pub(crate) fn of_set(mut self, set: CapabilitySet) -> Self {
-        self.description.set = set;
+    /// The same, of which more is said: none of it about its layout.
+    pub(crate) fn said(mut self, usage: Usage, set: CapabilitySet) -> Self {
+        self.description = Description { usage, set, ..self.description };
         self
     }
 
@@ -528,6 +528,17 @@ mod tests {
             "plane 2 has 1024 bytes at 18446744073709551615, of 4096 of its file"
         );
         assert!(refused(last(Plane { pitch: 16, ..small(0) })).contains("no room for 32 rows"));
+        // The colour of an odd image is of eight rows of eight, each of which has two bytes.
+        let odd = |pitch: u64, rows: u64| {
+            let image = Image::new(15, 15, Fourcc::new(b"NV12"));
+            let colour = Plane { offset: 0, pitch, size: pitch * rows };
+            let planes =
+                vec![(file(4096), Plane { pitch: 15, size: 225, offset: 0 }), (file(4096), colour)];
+            Buffer::of_planes(image, MODIFIER_LINEAR, planes).map_err(|error| error.to_string())
+        };
+        assert!(odd(16, 8).is_ok());
+        assert!(odd(16, 7).unwrap_err().contains("no room for 8 rows of 16 bytes"));
+        assert!(odd(14, 8).unwrap_err().contains("no room for 8 rows of 16 bytes"));
         assert_eq!(
             refused(
                 last(small(0))[..2]

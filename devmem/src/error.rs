@@ -74,6 +74,12 @@ impl Error {
     pub fn errno(&self) -> Option<i32> {
         self.0.source.as_ref()?.raw_os_error()
     }
+
+    /// Whether it says nothing about the memory: the device is busy, or something else ran out.
+    pub(crate) fn is_passing(&self) -> bool {
+        use nix::libc::{EACCES, EAGAIN, EBUSY, EMFILE, ENFILE, ENOMEM};
+        matches!(self.errno(), Some(EBUSY | ENOMEM | EMFILE | ENFILE | EAGAIN | EACCES))
+    }
 }
 
 impl fmt::Display for Error {

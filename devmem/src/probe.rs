@@ -5,7 +5,6 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, PoisonError};
 
-use nix::libc;
 use serde::Serialize;
 
 use super::buffer::{Buffer, Description};
@@ -23,10 +22,6 @@ use super::usage::{Fourcc, Image, Operation, Usage, Use};
 /// How many answers are remembered unless it is said.
 const CAPACITY: usize = 1024;
 
-/// Errors that say nothing about the memory: the device is busy, or something else ran out.
-const PASSING: [i32; 6] =
-    [libc::EBUSY, libc::ENOMEM, libc::EMFILE, libc::ENFILE, libc::EAGAIN, libc::EACCES];
-
 /// Makes memory that is in no case in one piece; `None` where nothing makes such.
 type Scatter = fn(&Description) -> Result<Option<Buffer>>;
 
@@ -34,6 +29,8 @@ type Scatter = fn(&Description) -> Result<Option<Buffer>>;
 #[derive(Debug, Clone, Copy)]
 struct Foreign {
     scatter: Scatter,
+    /// Memory that is certainly in one piece, where no device has such.
+    one_piece: fn(&Description) -> Option<Buffer>,
     /// The most bytes of such memory.
     most: fn() -> u64,
 }
@@ -87,13 +84,9 @@ impl Refusal {
     fn new(of: &Use, layout: &Layout, tried: Tried, error: &Error) -> Self {
         let pitch = layout.planes.first().map_or(0, |plane| plane.pitch);
         let (of, modifier, reason) = (of.clone(), layout.modifier, error.to_string());
-        let passing = is_passing(error);
+        let passing = error.is_passing();
         Self { of, modifier, pitch, tried, reason, passing }
     }
-}
-
-fn is_passing(error: &Error) -> bool {
-    error.errno().is_some_and(|errno| PASSING.contains(&errno))
 }
 
 impl fmt::Display for Refusal {
@@ -153,7 +146,11 @@ impl Prober {
     /// Remembers so many answers; those that were not asked for the longest go first.
     pub fn new(capacity: usize) -> Self {
         let answers = Mutex::new(Answers { capacity, newest_first: Vec::new() });
-        let foreign = Foreign { scatter: drivers::scattered, most: drivers::most_scattered };
+        let foreign = Foreign {
+            scatter: drivers::scattered,
+            one_piece: drivers::one_piece,
+            most: drivers::most_scattered,
+        };
         Self { foreign, preferred: Vec::new(), answers, untried: Mutex::default() }
     }
 
@@ -207,9 +204,11 @@ impl Prober {
             return Ok(known);
         }
         let of = Use::new(device.info().name.clone(), operation);
-        let mut trial = Trial { of, device, description, refusals: Vec::new(), passing: None };
+        let mut trial =
+            Trial { of, device, description, refusals: Vec::new(), passing: None, lacking: None };
         let found = trial.run(self, devices);
-        let needs = match (found, trial.passing.take()) {
+        let passing = trial.passing.take().or(trial.lacking.take());
+        let needs = match (found, passing) {
             (Found::Needs(constraints), passing) => (Some(constraints), passing),
             (_, Some(passing)) => return Err((passing, trial.refusals)),
             (Found::TakesNothing, None) => (None, None),
@@ -322,8 +321,8 @@ impl Prober {
         self.make_here(devices, description, &[])
     }
 
-    /// The same where some of the uses are elsewhere, such as in another process, whatever their devices are called: they
-    /// are not tried, and memory is made by who knows that it is what they need.
+    /// The same where some of the uses are elsewhere, such as in another process, whatever their devices are called: those
+    /// at these places in the description. They are not tried, and memory is made by who knows that it is what they need.
     ///
     /// # Errors
     ///
@@ -332,12 +331,23 @@ impl Prober {
         &self,
         devices: &[Box<dyn Device>],
         description: &Description,
-        elsewhere: &[Use],
+        elsewhere: &[usize],
     ) -> Result<Made> {
-        let uses = description.usage.uses.clone();
-        let users = users(devices, uses.iter().filter(|of| !elsewhere.contains(of)))?;
+        let asked = &description.usage;
+        let is_here = |at: &usize| !elsewhere.contains(at);
+        let uses: Vec<Use> =
+            (0..asked.uses.len()).filter(is_here).map(|at| asked.uses[at].clone()).collect();
+        let users = users(devices, uses.iter())?;
+        let all_try = !users.is_empty()
+            && users.len() == asked.uses.len()
+            && users.iter().all(|(user, _)| user.info().imports);
+        let is_mapped = users.iter().any(|(_, of)| of.operation.is_cpu());
         let mut needed = Vec::new();
-        let mut description = description.clone();
+        // Devices know which uses are theirs by their names.
+        let mut description = Description {
+            usage: Usage { uses: uses.clone(), ..asked.clone() },
+            ..description.clone()
+        };
         for (device, of) in &users {
             // Memory whose layout is open cannot be made to try.
             if device.info().imports && !description.layout.is_open() {
@@ -360,8 +370,11 @@ impl Prober {
         makers.sort_by_key(|device| place(&device.info().name).unwrap_or(usize::MAX));
         for allocator in makers {
             let by = allocator.info().name.clone();
-            match try_allocator(allocator, &users, &needed, &description) {
+            let tried = |asked| all_try && memory::is_tried(asked, &needed, is_mapped);
+            match try_allocator(allocator, &users, tried, &description) {
                 Ok((buffer, proofs)) => {
+                    let set = buffer.description().set.clone();
+                    let buffer = buffer.said(asked.clone(), set);
                     let request = match description.files() {
                         1 => allocator.request(&description),
                         _ => allocator.request_files(&description),
@@ -476,8 +489,10 @@ struct Trial<'t> {
     device: &'t dyn Device,
     description: &'t Description,
     refusals: Vec<Refusal>,
-    /// The first error that says nothing about the memory.
+    /// The first error of the device that says nothing about the memory.
     passing: Option<Error>,
+    /// The same of who was to make memory for it.
+    lacking: Option<Error>,
 }
 
 /// What came of a trial.
@@ -500,6 +515,8 @@ impl Trial<'_> {
             match found.unwrap_or(Found::Unknown) {
                 Found::Needs(mut needs) => {
                     needs.extend(coarser);
+                    // It takes memory of others all the same.
+                    self.lacking = None;
                     return Found::Needs(needs);
                 }
                 // What it said to the first is enough.
@@ -543,7 +560,7 @@ impl Trial<'_> {
             return Found::Needs(Vec::new());
         }
         let one_piece = Constraint::new(ConstraintName::CONTIGUOUS, 1);
-        if let Some(whole) = self.whole(&asking_for(description, one_piece), devices) {
+        if let Some(whole) = self.whole(&asking_for(description, one_piece), prober, devices) {
             if self.takes(Tried::OnePiece, &whole) {
                 return Found::Needs(vec![one_piece]);
             }
@@ -551,24 +568,30 @@ impl Trial<'_> {
         Found::TakesNothing
     }
 
-    /// Memory in one piece, of which that is known: other memory proves nothing. That who has such memory has none left is
-    /// remembered.
-    fn whole(&mut self, description: &Description, devices: &[Box<dyn Device>]) -> Option<Buffer> {
+    /// Memory in one piece, of which that is known: other memory proves nothing.
+    fn whole(
+        &mut self,
+        description: &Description,
+        prober: &Prober,
+        devices: &[Box<dyn Device>],
+    ) -> Option<Buffer> {
         let known = allocators(description, devices).filter(|device| device.memory().is_some());
         let mut used_up = None;
         for device in known {
             match made(device, description) {
                 Ok(memory) => return Some(memory),
-                Err(error) if is_passing(&error) => used_up = used_up.or(Some(error)),
+                Err(error) if error.is_passing() => used_up = used_up.or(Some(error)),
                 Err(_) => {}
             }
         }
         let page = match description.files() {
-            1 => drivers::one_piece(description),
-            _ => description.made_by_planes(|one| Ok(drivers::one_piece(one))).ok().flatten(),
+            1 => (prober.foreign.one_piece)(description),
+            _ => {
+                description.made_by_planes(|one| Ok((prober.foreign.one_piece)(one))).ok().flatten()
+            }
         };
         if let (None, Some(error)) = (&page, used_up) {
-            self.refused(Tried::OnePiece, &description.layout, error);
+            self.lacks(Tried::OnePiece, &description.layout, error);
         }
         page
     }
@@ -608,9 +631,13 @@ impl Trial<'_> {
         for (tried, maker) in makers {
             let taken = match self.made_by(maker, owner) {
                 Some(Ok(memory)) => self.takes(tried, &memory),
-                // That another makes none says nothing of this one, unless it may at another time.
-                Some(Err(error)) if tried == Tried::Own || is_passing(&error) => {
+                Some(Err(error)) if tried == Tried::Own => {
                     self.refused(tried, &self.description.layout, error);
+                    false
+                }
+                // That another makes none says nothing of this one, unless it may at another time.
+                Some(Err(error)) if error.is_passing() => {
+                    self.lacks(tried, &self.description.layout, error);
                     false
                 }
                 _ => false,
@@ -629,6 +656,12 @@ impl Trial<'_> {
             self.refused(tried, &memory.description().layout, error);
         }
         is_taken
+    }
+
+    /// Who was to make the memory has none left.
+    fn lacks(&mut self, tried: Tried, layout: &Layout, error: Error) {
+        self.refusals.push(Refusal::new(&self.of, layout, tried, &error));
+        self.lacking.get_or_insert(error);
     }
 
     fn refused(&mut self, tried: Tried, layout: &Layout, error: Error) {
@@ -706,7 +739,7 @@ fn made_to_try(
     }
     let mut asked = description.clone();
     asked.set.constraints.retain(|asked| !is_tried(*asked));
-    Ok(made(device, &asked)?.of_set(description.set.clone()))
+    Ok(made(device, &asked)?.said(description.usage.clone(), description.set.clone()))
 }
 
 fn merged(
@@ -770,14 +803,10 @@ fn users<'d, 'u>(
 fn try_allocator(
     allocator: &dyn Device,
     users: &[(&dyn Device, &Use)],
-    needed: &[Constraint],
+    is_tried: impl Fn(Constraint) -> bool,
     description: &Description,
 ) -> Result<(Buffer, Vec<Proof>)> {
-    let all_try = !users.is_empty()
-        && description.usage.uses.len() == users.len()
-        && users.iter().all(|(user, _)| user.info().imports);
-    let buffer =
-        made_to_try(allocator, description, |asked| all_try && memory::is_tried(asked, needed))?;
+    let buffer = made_to_try(allocator, description, is_tried)?;
     let keeps = buffer.description().layout.keeps(&description.set);
     keeps.map_err(|what| Error::new(ErrorKind::Mismatch, what))?;
     // Where nobody asked, a device that chooses layouts chooses files as well.
@@ -887,6 +916,8 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use nix::libc;
+
     use super::*;
     use crate::buffer::page;
     use crate::{Import, Memory, Plane};
@@ -974,6 +1005,7 @@ mod tests {
     fn prober(capacity: usize) -> Prober {
         let mut prober = Prober::new(capacity);
         prober.foreign.scatter = |description| plain(description, false).map(Some);
+        prober.foreign.one_piece = |_| None;
         prober
     }
 
@@ -1156,6 +1188,37 @@ mod tests {
         }
     }
 
+    /// Who has no memory in one piece left says nothing about rows.
+    #[test]
+    fn rows_further_apart_are_tried_where_a_heap_is_empty() {
+        struct Empty(DeviceInfo);
+        impl Device for Empty {
+            fn info(&self) -> &DeviceInfo {
+                &self.0
+            }
+
+            fn sets(&self, _: &Image, _: Operation) -> Result<Vec<CapabilitySet>> {
+                Ok(Vec::new())
+            }
+
+            fn memory(&self) -> Option<Memory> {
+                Some(Memory { contiguous: u64::MAX, ..Memory::PAGES })
+            }
+
+            fn allocate(&self, _: &Description) -> Result<Buffer> {
+                Err(errno("DMA_HEAP_IOCTL_ALLOC", libc::ENOMEM))
+            }
+        }
+        let gpu = fake("gpu", steps::<64>, 0);
+        let devices: Vec<Box<dyn Device>> = vec![Box::new(Empty(fake("heap", any, u64::MAX).info))];
+        let (asked, prober) = (of_width(1001, b"XR24"), prober(9));
+        let needs = || prober.needs(&*gpu, Operation::Capture, &asked, &devices).unwrap();
+        let further = [Constraint::new(ConstraintName::PITCH_ALIGNMENT, 64)];
+        assert_eq!(needs(), further);
+        let tried = gpu.asked.load(Ordering::Relaxed);
+        assert_eq!((needs().as_slice(), gpu.asked.load(Ordering::Relaxed)), (&further[..], tried));
+    }
+
     #[test]
     fn an_answer_for_one_size_is_none_for_others() {
         let narrow = |buffer: &Buffer| match buffer.description().usage.image.width {
@@ -1309,8 +1372,13 @@ mod tests {
             self.0.sets(image, operation)
         }
 
-        fn import(&self, _: &Buffer) -> Result<Box<dyn Import>> {
-            Ok(Box::new(ShownHere))
+        /// Displays look for what is asked of them by their names.
+        fn import(&self, buffer: &Buffer) -> Result<Box<dyn Import>> {
+            let mut uses = buffer.description().usage.uses.iter();
+            match uses.any(|of| of.operation == Operation::Scanout) {
+                true => Err(Error::unsupported("the scan-out of another")),
+                false => Ok(Box::new(ShownHere)),
+            }
         }
     }
 
@@ -1318,13 +1386,18 @@ mod tests {
     fn a_proof_is_of_the_use_that_was_tried() {
         let devices: Vec<Box<dyn Device>> =
             vec![fake("heap", any, u64::MAX), Box::new(Panel(fake("panel", any, 0)))];
-        let asked = description(&["away", "heap", "panel"]);
-        let [away, _, panel] = asked.usage.uses.as_slice() else { panic!("three uses") };
-        let made = prober(4).make_here(&devices, &asked, &[away.clone()]).unwrap();
-        assert_eq!(made.proofs, [Proof { of: panel.clone(), by: Shown::Commit }]);
+        let mut asked = description(&["away", "heap", "panel", "panel"]);
+        asked.usage.uses[3].operation = Operation::Scanout;
+        let proofs = |elsewhere: &[usize]| {
+            let made = prober(4).make_here(&devices, &asked, elsewhere).unwrap();
+            assert_eq!(made.buffer.description().usage, asked.usage);
+            made.proofs
+        };
+        let proof = Proof { of: asked.usage.uses[2].clone(), by: Shown::Commit };
         // What is elsewhere is not tried, although a device here has that name.
-        let made = prober(4).make_here(&devices, &asked, &[away.clone(), panel.clone()]);
-        assert_eq!(made.unwrap().proofs, []);
+        assert_eq!(proofs(&[0, 3]), [proof]);
+        assert_eq!(proofs(&[0, 2, 3]), []);
+        assert!(prober(4).make_here(&devices, &asked, &[0, 2]).is_err());
     }
 
     /// Who makes memory as it sees fit cannot promise anything to those who are not here to be tried.
@@ -1341,8 +1414,9 @@ mod tests {
             asked
         };
         let made = |devices: &[Box<dyn Device>], asked: &Description| {
-            let away: Vec<Use> =
-                asked.usage.uses.iter().filter(|of| of.device == "away").cloned().collect();
+            let uses = asked.usage.uses.iter().enumerate();
+            let away: Vec<usize> =
+                uses.filter(|(_, of)| of.device == "away").map(|(at, _)| at).collect();
             let made = prober(4).make_here(devices, asked, &away);
             made.map(|made| (made.by, made.buffer.description().clone()))
                 .map_err(|it| it.to_string())
@@ -1360,8 +1434,14 @@ mod tests {
         let refused = made(&devices, &asked(&["gpu"], hidden)).unwrap_err();
         assert!(refused.ends_with("placement protected asked for, and not known of this memory"));
         let visible = of(ConstraintName::PLACEMENT, constraint::placement::VISIBLE);
-        assert!(made(&devices, &asked(&["gpu"], visible)).is_ok());
-        assert!(made(&devices, &asked(&["gpu", "away"], visible)).is_err());
+        let mapped = |uses: &[&str]| {
+            let mut asked = asked(uses, visible);
+            asked.usage.uses[0].operation = Operation::CpuWrite;
+            asked
+        };
+        assert!(made(&devices, &mapped(&["gpu"])).is_ok());
+        assert!(made(&devices, &mapped(&["gpu", "away"])).is_err());
+        assert!(made(&devices, &asked(&["gpu"], visible)).is_err(), "nobody has mapped it");
         let pages = of(ConstraintName::PAGE_SIZE, 1 << 16);
         assert!(made(&devices, &asked(&["gpu"], pages)).is_err());
         devices.push(fake("heap", any, u64::MAX));

@@ -13,7 +13,7 @@ pub(crate) fn formats(context: &Context<'_>, args: &AllocFormats) -> Result<Outc
     let known = found.devices.iter().find(|device| device.info().name == wanted.device);
     let device = known.ok_or_else(|| {
         Diagnostic::error("alloc-no-device", format!("this machine has no {}", wanted.device))
-            .help("`nvabi alloc devices` lists devices")
+            .help("`nvabi alloc devices` lists devices; purposes such as `display` are for `plan`, `make` and `offers`")
     })?;
     let hints = device.hints_for(wanted).map_err(|error| {
         Diagnostic::error("alloc-device", format!("cannot query {}: {error}", wanted.device))

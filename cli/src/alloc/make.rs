@@ -37,10 +37,19 @@ struct Handed<'p> {
 pub(crate) fn make(context: &Context<'_>, args: &AllocMake) -> Result<u8, Report> {
     let (plan, buffer) = match planned(context, &args.plan)? {
         Some((plan, Some(buffer))) => (plan, buffer),
-        Some((_, None)) => {
-            let message = "the memory cannot be made here: no device of this machine is to use it, or only a driver \
-                knows its layout";
-            return Err(Diagnostic::error("alloc-make", message).into());
+        Some((plan, None)) => {
+            let (why, help) = match plan.layout {
+                None => (
+                    "only a driver elsewhere knows its layout",
+                    "name the device that lays it out among the uses, or offer LINEAR as well",
+                ),
+                Some(_) => (
+                    "no device of this machine is to use it",
+                    "add a --use of a device here, such as cpu:cpu-read, to those of --offers",
+                ),
+            };
+            let message = format!("the memory cannot be made here: {why}");
+            return Err(Diagnostic::error("alloc-make", message).help(help).into());
         }
         None => return Ok(1),
     };

@@ -114,8 +114,8 @@ pub(super) fn planned(
     for choice in choices {
         let refusals = choice.iter().flat_map(|candidate| candidate.refusals.clone()).collect();
         let offers: Vec<Offer> = choice.iter().map(|candidate| candidate.offer.clone()).collect();
-        let elsewhere: Vec<Use> =
-            choice.iter().filter(|it| it.elsewhere).map(|it| it.offer.of.clone()).collect();
+        let given = choice.iter().enumerate().filter(|(_, candidate)| candidate.elsewhere);
+        let elsewhere: Vec<usize> = given.map(|(at, _)| at).collect();
         match attempt(machine.as_ref(), &asked_of, &offers, &elsewhere, refusals) {
             Ok((plan, memory)) => {
                 plan.tell(context, uses);
@@ -267,7 +267,7 @@ impl Machine {
     fn make(
         &self,
         description: &Description,
-        elsewhere: &[Use],
+        elsewhere: &[usize],
     ) -> nvabi_devmem::Result<(Made, Allocator)> {
         let devices = &self.found.devices;
         let device = |name: &str| devices.iter().find(|device| device.info().name == name);
@@ -277,9 +277,10 @@ impl Machine {
         Ok((made, allocator))
     }
 
-    /// What a set costs all who use it.
-    fn cost(&self, offers: &[Offer], set: &CapabilitySet) -> u64 {
-        let used = |name: &str| offers.iter().any(|offer| offer.of.device == name);
+    /// What a set costs all who use it here.
+    fn cost(&self, offers: &[Offer], elsewhere: &[usize], set: &CapabilitySet) -> u64 {
+        let here = || offers.iter().enumerate().filter(|(at, _)| !elsewhere.contains(at));
+        let used = |name: &str| here().any(|(_, offer)| offer.of.device == name);
         let devices = self.found.devices.iter().filter(|device| used(&device.info().name));
         devices.map(|device| device.cost(set)).fold(0, u64::saturating_add)
     }
@@ -387,7 +388,7 @@ fn attempt(
     machine: Option<&Machine>,
     asked: &Usage,
     offers: &[Offer],
-    elsewhere: &[Use],
+    elsewhere: &[usize],
     refusals: Vec<Refusal>,
 ) -> Result<(Plan, Option<Buffer>), Failure> {
     let Derived { mut sets, complete } = match plan(offers) {
@@ -397,7 +398,7 @@ fn attempt(
     let usage =
         Usage { uses: offers.iter().map(|offer| offer.of.clone()).collect(), ..asked.clone() };
     if let Some(machine) = machine {
-        sets.sort_by_key(|set| machine.cost(offers, set));
+        sets.sort_by_key(|set| machine.cost(offers, elsewhere, set));
     }
     let mut reasons = Vec::new();
     let mut chosen = None;

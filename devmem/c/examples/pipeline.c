@@ -128,7 +128,15 @@ int main(void) {
     usage->reserved = 1;
     refused = nvabi_alloc_modifiers_for(alloc, usage, modifiers, MOST);
     printf("%d: %s\n", refused, nvabi_alloc_error());
-    usage->reserved = usage->use_count = 0;
+    usage->reserved = 0;
+    usage->use_count = UINT32_MAX;
+    refused = nvabi_alloc_modifiers_for(alloc, usage, modifiers, MOST);
+    printf("%d: %s\n", refused, nvabi_alloc_error());
+    usage->use_count = 1;
+    usage->uses = (const void *)((const char *)uses + 1);
+    refused = nvabi_alloc_modifiers_for(alloc, usage, modifiers, MOST);
+    printf("%d: %s\n", refused, nvabi_alloc_error());
+    usage->use_count = 0;
     refused = nvabi_alloc_modifiers_for(alloc, usage, modifiers, MOST);
     printf("%d: %s\n", refused, nvabi_alloc_error());
     refused = nvabi_alloc_modifiers_for(alloc, NULL, modifiers, MOST);

@@ -118,9 +118,10 @@ unsafe fn lent_list<'a, T>(pointer: *const T, count: u32, name: &str) -> Result<
     match (count, pointer.is_null()) {
         (0, _) => Ok(&[]),
         (_, true) => Err(invalid(&format!("{name} is null"))),
-        (count, _) if count > MOST || !pointer.is_aligned() => {
-            Err(invalid(&format!("{count} {name} at {pointer:?}")))
+        (count, _) if count > MOST => {
+            Err(invalid(&format!("{count} {name} are more than {MOST}: the count was never set?")))
         }
+        _ if !pointer.is_aligned() => Err(invalid(&format!("{name} is not aligned"))),
         // SAFETY: the caller's promise; so many items are fewer bytes than `isize::MAX`.
         (count, false) => Ok(unsafe { slice::from_raw_parts(pointer, count as usize) }),
     }

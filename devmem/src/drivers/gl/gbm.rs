@@ -8,6 +8,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use libloading::Library;
+use nix::errno::Errno;
+use nix::libc;
 
 use super::super::SIDE;
 use crate::{
@@ -95,11 +97,16 @@ impl Device {
         self.object.as_ptr()
     }
 
-    /// Whether images of the format can be drawn: whether a small one is made for that.
-    pub(super) fn draws(&self, format: Fourcc) -> bool {
+    /// Whether a small image of the format is made to be drawn.
+    pub(super) fn draws(&self, format: Fourcc) -> Result<bool> {
+        Errno::clear();
         // SAFETY: the device is alive.
         let made = unsafe { (self.gbm.create)(self.as_ptr(), SIDE, SIDE, format.0, RENDERING) };
-        NonNull::new(made).map(|object| Made { object, gbm: self.gbm.clone() }).is_some()
+        match self.made("gbm_bo_create", made) {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_passing() => Err(error),
+            Err(_) => Ok(false),
+        }
     }
 
     /// Makes memory for the image with the description's modifier; where that is implicit, as the driver sees fit.
@@ -107,6 +114,8 @@ impl Device {
         let Image { width, height, format: Fourcc(format) } = description.usage.image;
         let flags = flags(&description.usage);
         let modifier = description.layout.modifier;
+        // What an earlier call left says nothing of this one.
+        Errno::clear();
         let (call, object) = match modifier {
             MODIFIER_INVALID => {
                 // SAFETY: the device is alive.
@@ -123,12 +132,18 @@ impl Device {
                 ("gbm_bo_create_with_modifiers2", made)
             }
         };
-        // A node that may make nothing says so each time: no error that passes.
-        let refused = || match io::Error::last_os_error() {
-            error if error.kind() == io::ErrorKind::PermissionDenied => {
-                Error::unsupported(format!("{call}: {error}"))
+        self.made(call, object)
+    }
+
+    /// What a call has made. GBM does not always say why it makes nothing, and a node that may make nothing says so each
+    /// time: neither is an error that passes.
+    fn made(&self, call: &str, object: Object) -> Result<Made> {
+        let refused = || match Errno::last_raw() {
+            0 => Error::unsupported(format!("{call} refuses it")),
+            libc::EACCES | libc::EPERM => {
+                Error::unsupported(format!("{call}: {}", io::Error::last_os_error()))
             }
-            error => Error::call(call, error),
+            _ => Error::call(call, io::Error::last_os_error()),
         };
         Ok(Made { object: NonNull::new(object).ok_or_else(refused)?, gbm: self.gbm.clone() })
     }
@@ -136,7 +151,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // SAFETY: GBM gave it, and nothing else is made of it: `Made` does not outlive `Gpu::allocate`.
+        // SAFETY: GBM gave it, and nothing else is made of it: `Made` outlives neither `Gpu::allocate` nor `draws`.
         unsafe { (self.gbm.destroy_device)(self.object.as_ptr()) };
     }
 }
@@ -192,7 +207,7 @@ impl Made {
 
 impl Drop for Made {
     fn drop(&mut self) {
-        // SAFETY: GBM gave it and nobody else has it; its device is alive, which `Gpu::allocate` holds.
+        // SAFETY: GBM gave it and nobody else has it; its device is alive, which who made it holds.
         unsafe { (self.gbm.destroy)(self.object.as_ptr()) };
     }
 }

@@ -83,13 +83,20 @@ impl Device for Gpu {
         }
         let node = self.node();
         let listed = node.display.modifiers(image.format)?;
-        // Of layouts that EGL does not list it does not say whether they can be drawn.
-        let draws = |known: &egl::Listed| match known.modifier {
-            MODIFIER_INVALID => node.device.draws(image.format),
-            _ => known.draws,
-        };
-        let does = listed.iter().filter(|known| operation == Operation::Texture || draws(known));
+        let mut does = Vec::new();
+        for known in listed {
+            // Of layouts that EGL does not list it does not say whether they can be drawn.
+            let draws = match (operation, known.modifier) {
+                (Operation::Texture, _) => true,
+                (_, MODIFIER_INVALID) => node.device.draws(image.format)?,
+                _ => known.draws,
+            };
+            if draws {
+                does.push(known);
+            }
+        }
         let pairs: Vec<FormatModifier> = does
+            .iter()
             .map(|known| FormatModifier { format: image.format, modifier: known.modifier })
             .collect();
         Ok(convert::sets(&pairs, image.format, self.owner, &[]))
