@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # How long it takes to find and try every device of the virtual machine, and to remember what came of it: two GPUs,
-# cameras, displays. Asked: 200 ms for both, and 5 ms when it is remembered. Exit status 1 when it takes longer. The slowest device is told:
-# Mesa's Vulkan in software takes 32 ms to open on a processor and 760 ms or more where qemu translates.
+# cameras, displays. Asked: 200 ms for both, and 5 ms when it is remembered. Exit status 1 when it takes longer. The
+# slowest device is told: Mesa's Vulkan in software takes 32 ms to open on a processor and 760 ms or more where qemu
+# translates.
 #
 #   benches/devmem_probe.sh [KERNEL [MESA]]
 #

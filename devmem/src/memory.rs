@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::buffer::Description;
 use super::constraint::{Constraint, ConstraintName, coherency, placement};
+use super::driver::DeviceInfo;
 use super::error::{Error, Result};
 
 /// What all memory of one allocator is like.
@@ -48,12 +49,12 @@ impl Memory {
         self.serves_of(None, description)
     }
 
-    /// The same of memory that a device makes: its number, where it has one.
+    /// The same of memory that this device makes.
     ///
     /// # Errors
     ///
     /// As [`Self::serves`].
-    pub fn serves_of(&self, maker: Option<u64>, description: &Description) -> Result<()> {
+    pub fn serves_of(&self, maker: Option<&DeviceInfo>, description: &Description) -> Result<()> {
         let size = description.layout.size;
         if size > self.max_size {
             return Err(refused(ConstraintName::MAX_SIZE, size, self.max_size));
@@ -63,7 +64,7 @@ impl Memory {
     }
 
     /// How far the device reaches (`ADDRESS_BITS`) is for its import to say: the kernel maps or copies.
-    fn keeps(&self, asked: Constraint, size: u64, maker: Option<u64>) -> Result<()> {
+    fn keeps(&self, asked: Constraint, size: u64, maker: Option<&DeviceInfo>) -> Result<()> {
         let value = asked.value;
         let (kept, has) = match asked.name {
             ConstraintName::CONTIGUOUS => (value == 0 || size <= self.contiguous, self.contiguous),
@@ -72,7 +73,8 @@ impl Memory {
             ConstraintName::PAGE_SIZE | ConstraintName::ADDRESS_ALIGNMENT => {
                 (value == 0 || self.page % value == 0, self.page)
             }
-            ConstraintName::MADE_BY => (maker == Some(value), 0),
+            // Who owns a node, the kernel is asked for: only where that matters.
+            ConstraintName::MADE_BY => (maker.and_then(DeviceInfo::owner) == Some(value), 0),
             _ => return Ok(()),
         };
         if kept {

@@ -208,18 +208,17 @@ impl Prober {
             Trial { of, device, description, refusals: Vec::new(), passing: None, lacking: None };
         let found = trial.run(self, devices);
         let passing = trial.passing.take().or(trial.lacking.take());
+        let refusals = trial.refusals;
         let needs = match (found, passing) {
-            (Found::Needs(constraints), passing) => (Some(constraints), passing),
-            (_, Some(passing)) => return Err((passing, trial.refusals)),
-            (Found::TakesNothing, None) => (None, None),
+            // What it takes instead is right now, and may be too strict at another time: it is not remembered.
+            (Found::Needs(needs), Some(_)) => return Ok(Answer { needs: Some(needs), refusals }),
+            (_, Some(passing)) => return Err((passing, refusals)),
+            (Found::Needs(needs), None) => Some(needs),
+            (Found::TakesNothing, None) => None,
             (Found::Unknown, None) => return Ok(Answer::unknown()),
         };
-        let (needs, passing) = needs;
-        let answer = Answer { needs, refusals: trial.refusals };
-        // What it takes instead is right now, and may be too strict at another time.
-        if passing.is_none() {
-            self.answers().remember(question, answer.clone());
-        }
+        let answer = Answer { needs, refusals };
+        self.answers().remember(question, answer.clone());
         Ok(answer)
     }
 

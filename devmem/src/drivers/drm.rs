@@ -346,7 +346,7 @@ impl Device for Node {
         if !self.info.allocates {
             return Err(Error::unsupported(format!("{} makes no memory", self.info.name)));
         }
-        Memory::UNKNOWN.serves_of(self.info.owner(), description)?;
+        Memory::UNKNOWN.serves_of(Some(&self.info), description)?;
         Buffer::new(self.make(&description.layout)?, description.clone())
     }
 

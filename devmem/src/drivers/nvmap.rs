@@ -121,7 +121,7 @@ impl Device for Gpu {
     }
 
     fn allocate(&self, description: &Description) -> Result<Buffer> {
-        MEMORY.serves_of(self.info.owner(), description)?;
+        MEMORY.serves_of(Some(&self.info), description)?;
         self.page_kind(description.layout.modifier)?;
         let size = description.layout.size;
         let made = tegra::Memory::allocate(&self.device, size, tegra::Cache::Inner);

@@ -168,7 +168,7 @@ impl Device for Gpu {
     }
 
     fn allocate(&self, description: &Description) -> Result<Buffer> {
-        MEMORY.serves_of(self.info.owner(), description)?;
+        MEMORY.serves_of(Some(&self.info), description)?;
         let modifier = description.layout.modifier;
         let blocks = self.blocks(&description.usage.image);
         let format = match modifier {

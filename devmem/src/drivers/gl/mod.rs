@@ -115,7 +115,7 @@ impl Device for Gpu {
     }
 
     fn allocate(&self, description: &Description) -> Result<Buffer> {
-        Memory::UNKNOWN.serves_of(self.info.owner(), description)?;
+        Memory::UNKNOWN.serves_of(Some(&self.info), description)?;
         let own = Capability::implicit(self.owner);
         let is_own = description.set.capabilities.iter().any(|known| known.matches(&own));
         if description.layout.modifier == MODIFIER_INVALID && !is_own {

@@ -132,7 +132,7 @@ impl Node {
 
     /// A queue with one buffer of the driver's own memory.
     fn own(&self, description: &Description) -> Result<Prepared> {
-        Memory::UNKNOWN.serves_of(self.info.owner(), description)?;
+        Memory::UNKNOWN.serves_of(Some(&self.info), description)?;
         let queue = self.queues(description)?.into_iter().next();
         let none = || Error::unsupported(format!("{} makes no memory", self.info.name));
         queue.ok_or_else(none)?.prepare(description, uapi::V4L2_MMAP)

@@ -294,7 +294,7 @@ impl Device for Gpu {
     }
 
     fn allocate(&self, description: &Description) -> Result<Buffer> {
-        Memory::UNKNOWN.serves_of(self.info.owner(), description)?;
+        Memory::UNKNOWN.serves_of(Some(&self.info), description)?;
         let format = format_of(description)?;
         let planes = self.listed(description, format, |limits| limits.exports)?;
         let (fd, layout) =
