@@ -196,7 +196,7 @@ impl Rig {
     }
 
     /// Has the channel carry out a pushbuffer, by way of a doorbell.
-    fn submit(&mut self, words: &[u32]) {
+    pub(crate) fn submit(&mut self, words: &[u32]) {
         // Each has a place of its own, so that none is written over that is still read.
         let at = PUSH + u64::from(self.put) * PUSH_SIZE;
         assert!(words.len() as u64 * 4 <= PUSH_SIZE);

@@ -2,9 +2,10 @@
 
 use libc::{EMFILE, EPERM};
 
+use crate::channel::Rig;
 use crate::client::status::*;
 use crate::client::*;
-use crate::{diagnostics, simulate};
+use crate::{diagnostics, passes_in_child, simulate};
 
 const TAG: &str = "550.163.01";
 
@@ -167,6 +168,26 @@ fn what_a_program_leaves_is_listed() {
             "1 × nvidiactl"
         ]
     );
+}
+
+/// What was rung for goes with its channel, whether the program frees them or ends.
+#[test]
+fn a_doorbell_rung_last_is_not_told() {
+    let name = "rm_sim::report::a_doorbell_rung_last_is_not_told";
+    let report = simulate(name, TAG, &[], || {
+        for turn in 0..200 {
+            let rung = || {
+                let mut rig = Rig::new();
+                rig.submit(&[]);
+                if turn % 2 == 0 {
+                    assert_eq!(rig.client.free(rig.client.handle), OK);
+                }
+            };
+            assert!(passes_in_child(&rung));
+        }
+    });
+    let unknown = diagnostics(&report).into_iter().find(|(code, _)| code == "unknown-token");
+    assert_eq!(unknown, None);
 }
 
 #[test]

@@ -289,11 +289,14 @@ impl Driver {
     pub(super) fn free(&mut self, caller: Caller<'_>, args: &Params) -> Result {
         let (handle, object) = (args.word("hRoot")?, args.word("hObjectOld")?);
         let client = self.server.client(handle, caller.owner)?;
+        if client.object(object).is_ok_and(|it| it.kind.may_be_rung()) {
+            self.take_last_doorbells();
+        }
         if object == handle {
             self.server.remove(handle);
             self.free_events_of(handle);
         } else {
-            client.remove(object);
+            self.server.client(handle, caller.owner)?.remove(object);
         }
         self.settle();
         Ok(())

@@ -277,14 +277,17 @@ impl Driver {
             object.is_none_or(|object| object.kind != own).then_some(*number)
         };
         let gone: Vec<u32> = self.channels.all.iter().filter_map(is_gone).collect();
-        if gone.is_empty() {
-            return;
-        }
-        // A program may free one right behind its doorbell: then nobody has seen that yet.
-        let doorbells = self.all_doorbells();
-        self.take_doorbells(&doorbells);
         for number in gone {
             self.channels.all.remove(&number);
+        }
+    }
+
+    /// Looks at the doorbells before objects go. A program may free a channel, or end, right behind its doorbell: who
+    /// looks at that later finds a token of nobody.
+    pub(super) fn take_last_doorbells(&mut self) {
+        if self.has_channels() {
+            let doorbells = self.all_doorbells();
+            self.take_doorbells(&doorbells);
         }
     }
 

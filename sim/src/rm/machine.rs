@@ -82,6 +82,7 @@ impl Machine for Driver {
             let is_kept = self.files.get(owner).is_some()
                 || self.files.iter().any(|(_, open)| open.file.control == Some(owner));
             if !is_kept {
+                self.take_last_doorbells();
                 self.server.remove_all_of(owner);
             }
         }

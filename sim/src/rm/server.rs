@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::channel::{ChannelId, Group};
 use super::events::Notifier;
 use super::handles::Handles;
-use super::memory::Buffer;
+use super::memory::{Buffer, Of};
 use super::space::{Addresses, Space};
 use crate::Status;
 use crate::files::FileId;
@@ -169,6 +169,15 @@ impl ObjectKind {
             Self::Channel(_) => [0x506f, 0x906f, 0xa06f, 0xb06f, 0xc36f, 0xc56f].contains(&class),
             Self::Event(_) => false,
             Self::Other(object) => class == object.commands,
+        }
+    }
+
+    /// Whether channels, or the registers that they are rung by, may go with it.
+    pub(super) fn may_be_rung(&self) -> bool {
+        match self {
+            Self::Memory(buffer) => buffer.of == Of::Registers,
+            Self::Event(_) | Self::Range(_) | Self::Window(_) => false,
+            _ => true,
         }
     }
 
