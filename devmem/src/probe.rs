@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, PoisonError};
 
@@ -48,6 +49,8 @@ pub enum Tried {
     Own,
     /// Memory of another node of the same GPU.
     Sibling,
+    /// Memory of another device, which may be in one piece.
+    Another,
 }
 
 impl fmt::Display for Tried {
@@ -57,6 +60,7 @@ impl fmt::Display for Tried {
             Self::OnePiece => "memory in one piece",
             Self::Own => "its own memory",
             Self::Sibling => "memory of another node of its GPU",
+            Self::Another => "memory of another device",
         })
     }
 }
@@ -168,8 +172,8 @@ impl Prober {
 
     /// What a device needs for this besides what it says: whether the memory must be in one piece, or its own.
     ///
-    /// It is asked once for each operation, format, modifier and kind of size: afterwards the answer is remembered,
-    /// until its file in `/dev` is made anew. A device that refuses rows is tried with rows further apart. Where nothing
+    /// It is asked once for each operation, format, modifier, kind of size and the names of those that make memory:
+    /// afterwards the answer is remembered, until its file in `/dev` is made anew. A device that refuses rows is tried with rows further apart. Where nothing
     /// makes memory to try, nothing is found out: [`Self::untried`].
     ///
     /// # Errors
@@ -199,7 +203,7 @@ impl Prober {
         description: &Description,
         devices: &[Box<dyn Device>],
     ) -> std::result::Result<Answer, (Error, Vec<Refusal>)> {
-        let question = Question::new(device.info(), operation, description);
+        let question = Question::new(device.info(), operation, description, devices);
         if let Some(known) = self.answers().recall(&question) {
             return Ok(known);
         }
@@ -364,9 +368,14 @@ impl Prober {
         }
         let mut refusals: Vec<(Vec<String>, String)> = Vec::new();
         let mut makers: Vec<&dyn Device> = allocators(&description, devices).collect();
-        // Stable: others stay in the order of their costs.
+        // Stable: others stay in the order of their costs. A device that is to take no part is asked last.
         let place = |name: &String| self.preferred.iter().position(|known| known == name);
-        makers.sort_by_key(|device| place(&device.info().name).unwrap_or(usize::MAX));
+        let is_user = |name: &String| uses.iter().any(|of| of.device == *name);
+        makers.sort_by_key(|device| {
+            let name = &device.info().name;
+            let is_stranger = makes_as_it_sees_fit(*device) && !is_user(name);
+            (place(name).unwrap_or(usize::MAX), is_stranger)
+        });
         for allocator in makers {
             let by = allocator.info().name.clone();
             let tried = |asked| all_try && memory::is_tried(asked, &needed, is_mapped);
@@ -559,12 +568,40 @@ impl Trial<'_> {
             return Found::Needs(Vec::new());
         }
         let one_piece = Constraint::new(ConstraintName::CONTIGUOUS, 1);
-        if let Some(whole) = self.whole(&asking_for(description, one_piece), prober, devices) {
-            if self.takes(Tried::OnePiece, &whole) {
-                return Found::Needs(vec![one_piece]);
+        let taken = match self.whole(&asking_for(description, one_piece), prober, devices) {
+            Some(whole) => self.takes(Tried::OnePiece, &whole),
+            None => self.takes_of_another(description, devices),
+        };
+        match taken {
+            true => Found::Needs(vec![one_piece]),
+            false => Found::TakesNothing,
+        }
+    }
+
+    /// Memory that other devices make as they see fit: what refuses scattered memory and takes theirs needs one piece,
+    /// as they do, and not its own.
+    fn takes_of_another(&mut self, description: &Description, devices: &[Box<dyn Device>]) -> bool {
+        let own = self.device.info();
+        let others = allocators(description, devices).filter(|other| {
+            let info = other.info();
+            let is_sibling = own.owner().is_some_and(|own| info.owner() == Some(own));
+            info.name != own.name && !is_sibling && makes_as_it_sees_fit(*other)
+        });
+        let told = self.refusals.len();
+        for other in others {
+            // That it is in one piece, the trial finds out.
+            let tried = |asked: Constraint| asked.name == ConstraintName::CONTIGUOUS;
+            match made_to_try(other, description, tried) {
+                Ok(memory) if self.takes(Tried::Another, &memory) => return true,
+                Err(error) if error.is_passing() => {
+                    self.lacks(Tried::Another, &description.layout, error);
+                }
+                _ => {}
             }
         }
-        Found::TakesNothing
+        // What it said to the first is enough.
+        self.refusals.truncate(told + 1);
+        false
     }
 
     /// Memory in one piece, of which that is known: other memory proves nothing.
@@ -726,6 +763,11 @@ fn made(device: &dyn Device, description: &Description) -> Result<Buffer> {
     }
 }
 
+/// Whether it makes memory of which nobody knows what it is like.
+fn makes_as_it_sees_fit(device: &dyn Device) -> bool {
+    device.memory().is_some_and(|memory| !memory.is_known())
+}
+
 /// The same of memory that is tried at once: where nobody knows what a device's memory is like, it is not asked for what
 /// the trial finds out.
 fn made_to_try(
@@ -733,7 +775,7 @@ fn made_to_try(
     description: &Description,
     is_tried: impl Fn(Constraint) -> bool,
 ) -> Result<Buffer> {
-    if device.memory().is_none_or(|memory| memory.is_known()) {
+    if !makes_as_it_sees_fit(device) {
         return made(device, description);
     }
     let mut asked = description.clone();
@@ -848,10 +890,17 @@ struct Question {
     details: Vec<Detail>,
     /// Powers of two: what the pitches are multiples of, and what width and height are no more than.
     size: [u32; 3],
+    /// Those that make memory to try it with, by a number for all.
+    among: u64,
 }
 
 impl Question {
-    fn new(info: &DeviceInfo, operation: Operation, description: &Description) -> Self {
+    fn new(
+        info: &DeviceInfo,
+        operation: Operation,
+        description: &Description,
+        devices: &[Box<dyn Device>],
+    ) -> Self {
         let node = fs::metadata(&info.node);
         let (number, inode) = node.map_or((0, 0), |node| (node.rdev(), node.ino()));
         let (format, modifier) = (description.usage.image.format, description.layout.modifier);
@@ -861,8 +910,17 @@ impl Question {
         let details = [&description.usage.details[..], own].concat();
         let (name, files) = (info.name.clone(), description.files());
         let size = size_of(description);
-        Self { name, number, inode, operation, format, modifier, files, details, size }
+        let among = makers(devices);
+        Self { name, number, inode, operation, format, modifier, files, details, size, among }
     }
+}
+
+/// One number for the names of all that make memory.
+fn makers(devices: &[Box<dyn Device>]) -> u64 {
+    let mut names = DefaultHasher::new();
+    let makers = devices.iter().map(|device| device.info()).filter(|info| info.allocates);
+    makers.for_each(|info| info.name.hash(&mut names));
+    names.finish()
 }
 
 /// What kind of size an image has: an answer for one of these is one for all others of the kind. That a device takes
@@ -1453,6 +1511,70 @@ mod tests {
             (by.as_str(), as_made.set.constraint(ConstraintName::CONTIGUOUS)),
             ("heap", Some(1))
         );
+    }
+
+    /// A device whose memory is in one piece, of which nobody knows.
+    struct Carved(Box<Fake>);
+
+    impl Device for Carved {
+        fn info(&self) -> &DeviceInfo {
+            self.0.info()
+        }
+
+        fn sets(&self, image: &Image, operation: Operation) -> Result<Vec<CapabilitySet>> {
+            self.0.sets(image, operation)
+        }
+
+        fn memory(&self) -> Option<Memory> {
+            Some(Memory::UNKNOWN)
+        }
+
+        fn allocate(&self, description: &Description) -> Result<Buffer> {
+            Memory::UNKNOWN.serves_of(Some(self.info()), description)?;
+            plain(description, true)
+        }
+
+        fn import(&self, buffer: &Buffer) -> Result<Box<dyn Import>> {
+            self.0.import(buffer)
+        }
+    }
+
+    /// As a camera and a display that need one piece, on a machine without a heap of such memory.
+    #[test]
+    fn devices_that_need_one_piece_take_it_of_each_other() {
+        let carved = |name, node: &str, takes| {
+            let mut device = fake(name, takes, 4096);
+            device.info.node = node.to_owned();
+            Box::new(Carved(device)) as Box<dyn Device>
+        };
+        let asked = description(&["camera", "panel"]);
+        let mut devices = vec![
+            carved("stranger", "/dev/full", any),
+            carved("camera", "/dev/null", whole_alone),
+            carved("panel", "/dev/zero", whole_alone),
+        ];
+        let made = |devices: &[Box<dyn Device>], asked: &Description| {
+            let made = self::prober(9).make(devices, asked)?;
+            Ok::<_, Error>((made.by, made.buffer.description().set.constraints.clone()))
+        };
+        let one = made(&devices, &asked).unwrap();
+        assert_eq!(one, ("camera".to_owned(), vec![ONE_PIECE]));
+        assert_eq!(made(&devices, &description(&["panel"])).unwrap().0, "panel");
+        let maker = |device: &dyn Device| {
+            Constraint::new(ConstraintName::MADE_BY, device.info().owner().unwrap())
+        };
+        let (image, prober) = (asked.usage.image, prober(9));
+        let sets = |devices: &[Box<dyn Device>]| {
+            prober.sets(&*devices[0], &image, Operation::Capture, devices).unwrap().remove(0)
+        };
+        assert_eq!(sets(&devices[1..]).constraints, [ONE_PIECE]);
+        // What takes its own alone has the other take that.
+        devices[2] = carved("panel", "/dev/zero", own_alone);
+        let one = made(&devices, &asked).unwrap();
+        assert_eq!(one, ("panel".to_owned(), vec![ONE_PIECE, maker(&*devices[2])]));
+        // Nobody else is there to try it with, which is another question to the same prober.
+        let alone = &devices[1..2];
+        assert_eq!(sets(alone).constraints, [maker(&*alone[0])]);
     }
 
     /// As a device for whose translations of scattered memory no room is left.
