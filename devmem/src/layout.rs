@@ -242,7 +242,8 @@ pub fn solve(image: &Image, set: &CapabilitySet) -> Result<Layout, LayoutError> 
     if image.width == 0 || image.height == 0 {
         return Err(LayoutError::Empty);
     }
-    let modifier = modifier(set)?;
+    let nothing = || LayoutError::UnknownModifier(set.capabilities.first().cloned());
+    let modifier = set.modifier().ok_or_else(nothing)?;
     let unknown = || LayoutError::UnknownModifier(Some(Capability::modifier(modifier)));
     let tile = Tile::of(modifier).ok_or_else(unknown)?;
     let rules = Rules::of(set);
@@ -271,13 +272,14 @@ pub fn layout_of(image: &Image, set: &CapabilitySet) -> Result<Layout, LayoutErr
     })
 }
 
-/// The modifier of the first capability that has one which this module, or any, can lay out.
-fn modifier(set: &CapabilitySet) -> Result<u64, LayoutError> {
-    let modifiers = || set.capabilities.iter().filter_map(Capability::as_modifier);
-    let known = modifiers().find(|modifier| Tile::of(*modifier).is_some());
-    known
-        .or_else(|| modifiers().next())
-        .ok_or_else(|| LayoutError::UnknownModifier(set.capabilities.first().cloned()))
+impl CapabilitySet {
+    /// The modifier that images of this set have: of those that it names the first that can be laid out here, else the
+    /// first; `None` where it names none.
+    pub fn modifier(&self) -> Option<u64> {
+        let modifiers = || self.capabilities.iter().filter_map(Capability::as_modifier);
+        let known = modifiers().find(|modifier| Tile::of(*modifier).is_some());
+        known.or_else(|| modifiers().next())
+    }
 }
 
 /// The constraints of a set that say where pixels are.

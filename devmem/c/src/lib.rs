@@ -15,8 +15,8 @@ use nvabi_devmem::plugin::abi::{RawDevice, RawImage, RawPlane};
 use nvabi_devmem::plugin::applications::{self, RawBuffer, RawUsage, RawUse};
 use nvabi_devmem::plugin::{details_of, drivers};
 use nvabi_devmem::{
-    Capability, CapabilitySet, Device, DeviceInfo, Error, ErrorKind, Fourcc, Image, Made,
-    Operation, Prober, Usage, Use,
+    CapabilitySet, Device, DeviceInfo, Error, ErrorKind, Fourcc, Image, Made, Operation, Prober,
+    Usage, Use,
 };
 
 /// What `nvabi_alloc_open` gives.
@@ -231,10 +231,6 @@ fn raw_device(info: &DeviceInfo) -> RawDevice {
     let bits = info.operations.iter().fold(0, |bits, operation| bits | 1 << *operation as u32);
     let flags = u32::from(info.allocates) | u32::from(info.imports) << 1;
     RawDevice { name: text(&info.name), node: text(&info.node), operations: bits, flags }
-}
-
-fn modifier(set: &CapabilitySet) -> Option<u64> {
-    set.capabilities.iter().find_map(Capability::as_modifier)
 }
 
 /// The version of the interface, as the header has it.
@@ -464,7 +460,7 @@ unsafe fn modifiers(
     capacity: u32,
 ) -> Result<c_int, Failure> {
     let sets = alloc.prober.sets_for(&alloc.devices, usage).map_err(failed)?;
-    let mut modifiers: Vec<u64> = sets.iter().filter_map(modifier).collect();
+    let mut modifiers: Vec<u64> = sets.iter().filter_map(CapabilitySet::modifier).collect();
     modifiers.sort_unstable();
     modifiers.dedup();
     // SAFETY: the caller's promise.
@@ -543,7 +539,7 @@ unsafe fn make(
     // SAFETY: the caller's promise, of as many bytes as the first field says.
     let struct_size = unsafe { struct_size_of(buffer)? };
     let wanted = |set: &CapabilitySet| {
-        modifiers.is_empty() || modifier(set).is_some_and(|has| modifiers.contains(&has))
+        modifiers.is_empty() || set.modifier().is_some_and(|has| modifiers.contains(&has))
     };
     let made = alloc.prober.serve(&alloc.devices, &usage, wanted).map_err(failed)?;
     let raw = handed_on(&made, struct_size)?;

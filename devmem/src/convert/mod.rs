@@ -39,6 +39,6 @@ pub fn sets(
 /// A format in each layout of the sets. A set that says nothing of a layout, or has a vendor's own,
 /// is left out.
 pub fn list(format: Fourcc, sets: &[CapabilitySet]) -> Vec<FormatModifier> {
-    let modifier = |set: &CapabilitySet| set.capabilities.iter().find_map(Capability::as_modifier);
-    sets.iter().filter_map(modifier).map(|modifier| FormatModifier { format, modifier }).collect()
+    let modifiers = sets.iter().filter_map(CapabilitySet::modifier);
+    modifiers.map(|modifier| FormatModifier { format, modifier }).collect()
 }

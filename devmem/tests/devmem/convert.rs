@@ -1,7 +1,10 @@
 //! Lists of formats and modifiers, there and back.
 
 use nvabi_devmem::convert::{FormatModifier, in_formats, linux_dmabuf, list, sets, vulkan};
-use nvabi_devmem::{Constraint, ConstraintName, Fourcc, MODIFIER_INVALID, derive, format};
+use nvabi_devmem::{
+    Capability, CapabilitySet, Constraint, ConstraintName, Fourcc, Image, MODIFIER_INVALID, derive,
+    format, layout_of,
+};
 
 use crate::random::Random;
 
@@ -118,4 +121,30 @@ fn sets_of_lists() {
     assert_eq!(list(format, &shared), [pair(b"XR24", 0)]);
     assert_eq!(shared[0].constraints, [pitch]);
     assert_eq!(list(format, &sets(&gpu, format, 1, &[])).len(), 3);
+}
+
+/// What names several modifiers has the one that it is laid out with.
+#[test]
+fn a_set_has_the_modifier_of_its_layout() {
+    const OF_A_DRIVER: u64 = 0x0200_0000_0000_0001;
+    let of = |modifiers: &[u64]| {
+        let capabilities: Vec<Capability> =
+            modifiers.iter().map(|modifier| Capability::modifier(*modifier)).collect();
+        CapabilitySet::new([], capabilities)
+    };
+    let format = Fourcc::new(b"XR24");
+    let image = Image::new(64, 64, format);
+    let cases: [(&[u64], Option<u64>); 4] = [
+        (&[OF_A_DRIVER, TILED], Some(TILED)),
+        (&[TILED, 0], Some(TILED)),
+        (&[OF_A_DRIVER, 0x0200_0000_0000_0002], Some(OF_A_DRIVER)),
+        (&[], None),
+    ];
+    for (modifiers, expected) in cases {
+        let set = of(modifiers);
+        assert_eq!(set.modifier(), expected);
+        assert_eq!(layout_of(&image, &set).ok().map(|layout| layout.modifier), expected);
+        let listed: Vec<u64> = list(format, &[set]).iter().map(|pair| pair.modifier).collect();
+        assert_eq!(listed, expected.as_slice());
+    }
 }

@@ -16,7 +16,7 @@
 use nvabi_devmem::drivers::enumerate;
 use nvabi_devmem::plugin::drivers;
 use nvabi_devmem::{
-    Buffer, Capability, CapabilitySet, Device, Error, ErrorKind, Fourcc, Image, Prober, Usage, Use,
+    Buffer, CapabilitySet, Device, Error, ErrorKind, Fourcc, Image, Prober, Usage, Use,
 };
 use smithay::backend::allocator::dmabuf::{AsDmabuf, Dmabuf, DmabufFlags};
 use smithay::backend::allocator::{self, Allocator, Format, Modifier};
@@ -56,8 +56,7 @@ impl Allocator for ForUses {
         let image = Image::new(width, height, Fourcc(fourcc as u32));
         let usage = Usage::new(image, self.uses.clone());
         let wanted = |set: &CapabilitySet| {
-            let mut has = set.capabilities.iter().filter_map(Capability::as_modifier);
-            has.any(|modifier| modifiers.contains(&Modifier::from(modifier)))
+            set.modifier().is_some_and(|modifier| modifiers.contains(&Modifier::from(modifier)))
         };
         let buffer = self.prober.serve(&self.devices, &usage, wanted)?.buffer;
         let modifier = Modifier::from(buffer.description().layout.modifier);
