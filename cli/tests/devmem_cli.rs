@@ -97,7 +97,8 @@ fn what_does_not_go_together_is_explained() {
     let plan = ["plan", "--use", "panel:scanout", "--use", "codec:encode", "--offers", &both];
     let output = nvabi(&[&plan[..], &["--offers", &encoder, "64x64", "XR24"]].concat());
     assert_eq!(output.status.code(), Some(1), "{}", err(&output));
-    assert!(out(&output).contains("no memory serves panel:scanout and codec:encode"));
+    let first = "64x64 XR24: no memory serves panel:scanout and codec:encode: ";
+    assert!(out(&output).starts_with(first), "{}", out(&output));
     let output = nvabi(&["explain", &both]);
     assert_eq!(output.status.code(), Some(0));
     assert!(
@@ -578,7 +579,10 @@ fn details_are_for_devices_that_know_them() {
     ] {
         let refused = plan(used, more);
         assert_eq!(refused.status.code(), Some(1), "{}", err(&refused));
-        assert!(out(&refused).contains("cpu cannot cpu-read such an image"), "{}", out(&refused));
+        let what = used.trim_start_matches("cpu:");
+        let told =
+            format!("64x64 XR24: no memory serves {used}: cpu cannot {what} such an image\n");
+        assert!(out(&refused).starts_with(&told), "{}", out(&refused));
         let why = format!("Refused cpu does not know {detail}\n");
         assert_eq!(err(&refused).matches("does not know").count(), 1, "{}", err(&refused));
         assert!(err(&refused).contains(&why), "{}", err(&refused));
@@ -596,11 +600,20 @@ fn formats_are_listed_with_their_sizes() {
         out(&output)
     );
     assert_eq!(nvabi(&["formats", "cpu:scanout"]).status.code(), Some(1));
+    // The CPU is there by its name and by its purpose.
+    let json = nvabi(&["formats", "cpu:cpu-read", "--json"]);
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!((json.as_array().unwrap().len(), &json[0]["use"]["device"]), (1, &"cpu".into()));
+    assert_eq!(json[0]["formats"][0]["format"], "C8");
     let turned = nvabi(&["formats", "cpu:cpu-read+rotate-90"]);
     assert_eq!(turned.status.code(), Some(2), "{}", out(&turned));
     assert!(err(&turned).contains("cpu does not know rotate-90"), "{}", err(&turned));
     assert_eq!(out(&nvabi(&["formats", "cpu:cpu-read+rotate-0"])), out(&output));
     let missing = nvabi(&["formats", "gpu:texture"]);
     assert_eq!(missing.status.code(), Some(2));
-    assert!(err(&missing).contains("this machine has no gpu"), "{}", err(&missing));
+    assert!(
+        err(&missing).contains("no device of this machine matches gpu:texture"),
+        "{}",
+        err(&missing)
+    );
 }

@@ -488,7 +488,9 @@ impl fmt::Display for Cause {
             Self::Conflict(conflict) => write!(f, "{conflict}"),
             Self::Impossible { constraint } => write!(f, "{constraint} 0 allows nothing"),
             Self::Empty => f.write_str("no capability at all"),
-            Self::NoSets { of } => write!(f, "{} cannot {} such an image", of.device, of.operation),
+            Self::NoSets { of } => {
+                write!(f, "{} cannot {} such an image", of.device, of.what())
+            }
         }
     }
 }

@@ -280,12 +280,17 @@ impl Use {
         self.details.push(detail);
         self
     }
+
+    /// What the device does: `scanout+rotate-90`.
+    pub(crate) fn what(&self) -> String {
+        let details = self.details.iter().map(|detail| format!("+{detail}"));
+        self.operation.to_string() + &details.collect::<String>()
+    }
 }
 
 impl fmt::Display for Use {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.device, self.operation)?;
-        self.details.iter().try_for_each(|detail| write!(f, "+{detail}"))
+        write!(f, "{}:{}", self.device, self.what())
     }
 }
 

@@ -10,7 +10,11 @@ pub(crate) enum Alloc {
     #[command(after_help = "Examples:\n  nvabi alloc devices\n  nvabi alloc devices --json")]
     Devices,
     /// List the formats that a device takes for an operation, and how large images of each may be.
-    #[command(after_help = "Example:\n  nvabi alloc formats drm:card0:scanout")]
+    #[command(
+        after_help = "DEVICE is a name that `nvabi alloc devices` lists, or a purpose, such as display: then all that \
+        serve it are listed.\n\nExamples:\n  nvabi alloc formats drm:card0:scanout\n  \
+        nvabi alloc formats display:scanout --json"
+    )]
     Formats(AllocFormats),
     /// Find memory and a layout that serve several devices, or explain why none does.
     #[command(
@@ -42,7 +46,7 @@ pub(crate) enum Alloc {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct AllocFormats {
-    /// A device of this machine and what it does.
+    /// A device of this machine, or a purpose, and what it does.
     #[arg(value_name = "DEVICE:OPERATION")]
     pub(crate) wanted: nvabi_devmem::Use,
 }

@@ -1,32 +1,65 @@
 //! `nvabi alloc formats`: what a device takes for an operation.
 
-use nvabi_devmem::Hint;
+use nvabi_devmem::{Device, Hint, Use};
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
+use serde::Serialize;
 
 use super::args::AllocFormats;
+use super::plan;
 use crate::Outcome;
 use crate::context::Context;
 
-pub(crate) fn formats(context: &Context<'_>, args: &AllocFormats) -> Result<Outcome, Report> {
-    let found = super::found(context);
-    let wanted = &args.wanted;
-    let known = found.devices.iter().find(|device| device.info().name == wanted.device);
-    let device = known.ok_or_else(|| {
-        Diagnostic::error("alloc-no-device", format!("this machine has no {}", wanted.device))
-            .help("`nvabi alloc devices` lists devices; purposes such as `display` are for `plan`, `make` and `offers`")
-    })?;
-    let hints = device.hints_for(wanted).map_err(|error| {
-        Diagnostic::error("alloc-device", format!("cannot query {}: {error}", wanted.device))
-    })?;
-    match context.json() {
-        true => context.print_json(&hints)?,
-        false => context.print(&text(&hints))?,
-    }
-    context.status("Found", &format!("{} formats for {wanted}", hints.len()));
-    Ok(if hints.is_empty() { Outcome::Different } else { Outcome::Same })
+/// What one device takes.
+#[derive(Debug, Serialize)]
+struct Formats {
+    #[serde(rename = "use")]
+    of: Use,
+    formats: Vec<Hint>,
 }
 
-fn text(hints: &[Hint]) -> String {
+pub(crate) fn formats(context: &Context<'_>, args: &AllocFormats) -> Result<Outcome, Report> {
+    let found = super::found(context);
+    let mut all = Vec::new();
+    let mut unasked = Vec::new();
+    for device in plan::devices(&found, &args.wanted)? {
+        match of_device(device, &args.wanted) {
+            Ok(formats) => all.push(formats),
+            Err(error) => unasked.push(format!("cannot query {}: {error}", device.info().name)),
+        }
+    }
+    if all.is_empty() {
+        let errors = unasked.into_iter().map(|error| Diagnostic::error("alloc-device", error));
+        return Err(Report { diagnostics: errors.collect() });
+    }
+    super::tell_skipped(context, &unasked);
+    match context.json() {
+        true => context.print_json(&all)?,
+        false => context.print(&text(&all))?,
+    }
+    for Formats { of, formats } in &all {
+        context.status("Found", &format!("{} formats for {of}", formats.len()));
+    }
+    let takes_nothing = all.iter().all(|each| each.formats.is_empty());
+    Ok(if takes_nothing { Outcome::Different } else { Outcome::Same })
+}
+
+fn of_device(device: &dyn Device, wanted: &Use) -> nvabi_devmem::Result<Formats> {
+    let of = Use { device: device.info().name.clone(), ..wanted.clone() };
+    Ok(Formats { formats: device.hints_for(&of)?, of })
+}
+
+/// A table; of several devices one below the other, each under its name.
+fn text(all: &[Formats]) -> String {
+    match all {
+        [one] => table(&one.formats),
+        all => {
+            let each = all.iter().map(|each| format!("{}\n{}", each.of, table(&each.formats)));
+            each.collect::<Vec<_>>().join("\n")
+        }
+    }
+}
+
+fn table(hints: &[Hint]) -> String {
     let side = |most: u32| if most == u32::MAX { "any".to_owned() } else { most.to_string() };
     let line = |hint: &Hint| {
         let (width, height) = (side(hint.max_width), side(hint.max_height));
@@ -34,4 +67,26 @@ fn text(hints: &[Hint]) -> String {
     };
     let header = format!("{:<10} {:>9} {:>10}\n", "FORMAT", "MAX WIDTH", "MAX HEIGHT");
     header + &hints.iter().map(line).collect::<String>()
+}
+
+#[cfg(test)]
+mod tests {
+    use nvabi_devmem::{Fourcc, Operation};
+
+    use super::*;
+
+    #[test]
+    fn several_devices_are_one_below_the_other() {
+        let of = |device: &str, most: Option<u32>| {
+            let hint =
+                |most| Hint { format: Fourcc::new(b"XR24"), max_width: most, max_height: u32::MAX };
+            let of = Use::new(device, Operation::Scanout);
+            Formats { of, formats: most.map(hint).into_iter().collect() }
+        };
+        let all = [of("left", Some(64)), of("right", None)];
+        let header = "FORMAT     MAX WIDTH MAX HEIGHT\n";
+        let row = "XR24              64        any\n";
+        assert_eq!(text(&all[..1]), format!("{header}{row}"));
+        assert_eq!(text(&all), format!("left:scanout\n{header}{row}\nright:scanout\n{header}"));
+    }
 }

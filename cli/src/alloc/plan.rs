@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 
 use nvabi_devmem::drivers::Found;
 use nvabi_devmem::{
-    Buffer, CapabilitySet, Derived, Description, Device, ErrorKind, Layout, LayoutError,
+    Buffer, CapabilitySet, Derived, Description, Device, ErrorKind, Image, Layout, LayoutError,
     MODIFIER_INVALID, Made, Offer, Operation, Prober, Proof, Refusal, Usage, Use, layout_of, plan,
     solve,
 };
@@ -287,7 +287,7 @@ impl Machine {
 }
 
 /// The device of this name; else all that have the part that the name stands for, and do this.
-fn devices<'f>(found: &'f Found, wanted: &Use) -> Result<Vec<&'f dyn Device>, Report> {
+pub(super) fn devices<'f>(found: &'f Found, wanted: &Use) -> Result<Vec<&'f dyn Device>, Report> {
     let devices = || found.devices.iter().map(|device| &**device);
     if let Some(named) = devices().find(|device| device.info().name == wanted.device) {
         return Ok(vec![named]);
@@ -342,7 +342,7 @@ fn choices<T>(candidates: &[Vec<T>]) -> (Vec<Vec<&T>>, bool) {
 /// Why nothing serves.
 enum Failure {
     /// The offers do not go together.
-    Apart(Box<nvabi_devmem::Explanation>, Vec<Refusal>),
+    Apart(Image, Box<nvabi_devmem::Explanation>, Vec<Refusal>),
     /// They do, and no memory serves.
     NoMemory(Usage, Vec<String>, Vec<Refusal>),
 }
@@ -351,7 +351,7 @@ impl Failure {
     /// The same in a line.
     fn line(&self) -> String {
         match self {
-            Self::Apart(explanation, _) => {
+            Self::Apart(_, explanation, _) => {
                 explanation.to_string().lines().next().unwrap_or_default().to_owned()
             }
             Self::NoMemory(_, reasons, _) => reasons.join("; "),
@@ -359,11 +359,11 @@ impl Failure {
     }
 
     fn tell(&self, context: &Context<'_>) -> Result<(), Report> {
-        let (Self::Apart(_, refusals) | Self::NoMemory(_, _, refusals)) = self;
+        let (Self::Apart(_, _, refusals) | Self::NoMemory(_, _, refusals)) = self;
         tell_refusals(context, refusals);
         match self {
-            Self::Apart(explanation, _) if context.json() => context.print_json(explanation),
-            Self::Apart(explanation, _) => context.print(&explanation.to_string()),
+            Self::Apart(_, explanation, _) if context.json() => context.print_json(explanation),
+            Self::Apart(image, explanation, _) => context.print(&format!("{image}: {explanation}")),
             Self::NoMemory(usage, reasons, refusals) if context.json() => context.print_json(
                 &serde_json::json!({ "usage": usage, "reasons": reasons, "refusals": refusals }),
             ),
@@ -393,7 +393,7 @@ fn attempt(
 ) -> Result<(Plan, Option<Buffer>), Failure> {
     let Derived { mut sets, complete } = match plan(offers) {
         Ok(derived) => derived,
-        Err(explanation) => return Err(Failure::Apart(explanation, refusals)),
+        Err(explanation) => return Err(Failure::Apart(asked.image, explanation, refusals)),
     };
     let usage =
         Usage { uses: offers.iter().map(|offer| offer.of.clone()).collect(), ..asked.clone() };
