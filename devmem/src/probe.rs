@@ -26,7 +26,7 @@ const CAPACITY: usize = 1024;
 /// Makes memory that is in no case in one piece; `None` where nothing makes such.
 type Scatter = fn(&Description) -> Result<Option<Buffer>>;
 
-/// How memory is made that devices are tried with.
+/// How memory is made that devices are tried with, and whose they are not.
 #[derive(Debug, Clone, Copy)]
 struct Foreign {
     scatter: Scatter,
@@ -34,6 +34,17 @@ struct Foreign {
     one_piece: fn(&Description) -> Option<Buffer>,
     /// The most bytes of such memory.
     most: fn() -> u64,
+    /// The kernel's driver of a device.
+    driver: fn(&DeviceInfo) -> Option<String>,
+}
+
+impl Foreign {
+    /// Why a device is not to be tried with what another makes.
+    fn untouchable(&self, maker: &DeviceInfo, user: &DeviceInfo, of: Operation) -> Option<Error> {
+        // Heaps and cameras are no nodes of DRM.
+        let (maker, user) = ((self.driver)(maker)?, (self.driver)(user)?);
+        drivers::known_to_fail(&maker, &user, of).map(Error::unsupported)
+    }
 }
 
 /// Memory that a device is tried with.
@@ -154,6 +165,7 @@ impl Prober {
             scatter: drivers::scattered,
             one_piece: drivers::one_piece,
             most: drivers::most_scattered,
+            driver: drivers::kernel_driver,
         };
         Self { foreign, preferred: Vec::new(), answers, untried: Mutex::default() }
     }
@@ -379,7 +391,7 @@ impl Prober {
         for allocator in makers {
             let by = allocator.info().name.clone();
             let tried = |asked| all_try && memory::is_tried(asked, &needed, is_mapped);
-            match try_allocator(allocator, &users, tried, &description) {
+            match self.try_allocator(allocator, &users, tried, &description) {
                 Ok((buffer, proofs)) => {
                     let set = buffer.description().set.clone();
                     let buffer = buffer.said(asked.clone(), set);
@@ -477,6 +489,43 @@ impl Prober {
         Err(Error::unsupported(reasons.join("; ")))
     }
 
+    fn try_allocator(
+        &self,
+        allocator: &dyn Device,
+        users: &[(&dyn Device, &Use)],
+        is_tried: impl Fn(Constraint) -> bool,
+        description: &Description,
+    ) -> Result<(Buffer, Vec<Proof>)> {
+        let untouchable = |(user, wanted): &(&dyn Device, &Use)| {
+            self.foreign.untouchable(allocator.info(), user.info(), wanted.operation)
+        };
+        if let Some(error) = users.iter().find_map(untouchable) {
+            return Err(error);
+        }
+        let buffer = made_to_try(allocator, description, is_tried)?;
+        let keeps = buffer.description().layout.keeps(&description.set);
+        keeps.map_err(|what| Error::new(ErrorKind::Mismatch, what))?;
+        // Where nobody asked, a device that chooses layouts chooses files as well.
+        let asked = description.set.constraint(ConstraintName::FILES);
+        let files = buffer.pieces().len() as u64;
+        if let Some(asked) = asked.filter(|asked| *asked != files) {
+            let what = format!("memory in {files} files, and {asked} are asked for");
+            return Err(Error::new(ErrorKind::Mismatch, what));
+        }
+        let mut proofs = Vec::new();
+        for (user, wanted) in users {
+            // Who only makes memory, such as a heap, takes what it made itself.
+            if user.info().imports {
+                let shown = user.import(&buffer)?.shown();
+                proofs.extend(shown.map(|by| Proof { of: (*wanted).clone(), by }));
+            } else if user.info().name != allocator.info().name {
+                let what = format!("{} cannot import memory", user.info().name);
+                return Err(Error::new(ErrorKind::Unsupported, what));
+            }
+        }
+        Ok((buffer, proofs))
+    }
+
     /// Scattered memory to try devices with. That it cannot be made says nothing of them.
     fn scatter(&self, description: &Description) -> Option<Buffer> {
         (self.foreign.scatter)(description).unwrap_or_else(|error| {
@@ -570,7 +619,7 @@ impl Trial<'_> {
         let one_piece = Constraint::new(ConstraintName::CONTIGUOUS, 1);
         let taken = match self.whole(&asking_for(description, one_piece), prober, devices) {
             Some(whole) => self.takes(Tried::OnePiece, &whole),
-            None => self.takes_of_another(description, devices),
+            None => self.takes_of_another(description, prober, devices),
         };
         match taken {
             true => Found::Needs(vec![one_piece]),
@@ -580,12 +629,20 @@ impl Trial<'_> {
 
     /// Memory that other devices make as they see fit: what refuses scattered memory and takes theirs needs one piece,
     /// as they do, and not its own.
-    fn takes_of_another(&mut self, description: &Description, devices: &[Box<dyn Device>]) -> bool {
-        let own = self.device.info();
+    fn takes_of_another(
+        &mut self,
+        description: &Description,
+        prober: &Prober,
+        devices: &[Box<dyn Device>],
+    ) -> bool {
+        let (own, operation) = (self.device.info(), self.of.operation);
         let others = allocators(description, devices).filter(|other| {
             let info = other.info();
             let is_sibling = own.owner().is_some_and(|own| info.owner() == Some(own));
-            info.name != own.name && !is_sibling && makes_as_it_sees_fit(*other)
+            info.name != own.name
+                && !is_sibling
+                && makes_as_it_sees_fit(*other)
+                && prober.foreign.untouchable(info, own, operation).is_none()
         });
         let told = self.refusals.len();
         for other in others {
@@ -839,36 +896,6 @@ fn users<'d, 'u>(
         Ok((found.ok_or_else(missing)?.as_ref(), wanted))
     };
     uses.map(user).collect()
-}
-
-fn try_allocator(
-    allocator: &dyn Device,
-    users: &[(&dyn Device, &Use)],
-    is_tried: impl Fn(Constraint) -> bool,
-    description: &Description,
-) -> Result<(Buffer, Vec<Proof>)> {
-    let buffer = made_to_try(allocator, description, is_tried)?;
-    let keeps = buffer.description().layout.keeps(&description.set);
-    keeps.map_err(|what| Error::new(ErrorKind::Mismatch, what))?;
-    // Where nobody asked, a device that chooses layouts chooses files as well.
-    let asked = description.set.constraint(ConstraintName::FILES);
-    let files = buffer.pieces().len() as u64;
-    if let Some(asked) = asked.filter(|asked| *asked != files) {
-        let what = format!("memory in {files} files, and {asked} are asked for");
-        return Err(Error::new(ErrorKind::Mismatch, what));
-    }
-    let mut proofs = Vec::new();
-    for (user, wanted) in users {
-        // Who only makes memory, such as a heap, takes what it made itself.
-        if user.info().imports {
-            let shown = user.import(&buffer)?.shown();
-            proofs.extend(shown.map(|by| Proof { of: (*wanted).clone(), by }));
-        } else if user.info().name != allocator.info().name {
-            let what = format!("{} cannot import memory", user.info().name);
-            return Err(Error::new(ErrorKind::Unsupported, what));
-        }
-    }
-    Ok((buffer, proofs))
 }
 
 /// Capabilities in a line.
@@ -1575,6 +1602,43 @@ mod tests {
         // Nobody else is there to try it with, which is another question to the same prober.
         let alone = &devices[1..2];
         assert_eq!(sets(alone).constraints, [maker(&*alone[0])]);
+    }
+
+    /// GPUs of other drivers import what NVIDIA's makes, and what they draw with it never ends.
+    #[test]
+    fn what_is_known_to_fail_is_not_tried() {
+        let gpu = |name: &str, operation| {
+            let mut gpu = fake(name, any, 4096);
+            gpu.memory = Memory::UNKNOWN;
+            gpu.info.operations = vec![operation];
+            gpu
+        };
+        let cases = [
+            ("nvidia", "amdgpu", Operation::Texture, "amdgpu"),
+            ("nvidia", "nvidia", Operation::Texture, "nvidia:0"),
+            ("nvidia", "amdgpu", Operation::Scanout, "nvidia:0"),
+            ("amdgpu", "nvidia", Operation::Render, "amdgpu:0"),
+        ];
+        for (maker, user, operation, by) in cases {
+            let name = format!("{maker}:0");
+            let (maker, other) = (gpu(&name, operation), gpu(user, operation));
+            let mut wanted = description(&[&name, user]);
+            wanted.usage.uses.iter_mut().for_each(|of| of.operation = operation);
+            let devices: Vec<Box<dyn Device>> = vec![maker, other];
+            let mut prober = prober(4);
+            prober.foreign.driver = |info| Some(info.name.trim_end_matches(":0").to_owned());
+            assert_eq!(prober.make(&devices, &wanted).unwrap().by, by, "{operation}");
+        }
+        // Where nobody else makes any, it is told.
+        let mut alone = gpu("amdgpu", Operation::Texture);
+        alone.info.allocates = false;
+        let devices: Vec<Box<dyn Device>> = vec![gpu("nvidia:0", Operation::Texture), alone];
+        let mut wanted = description(&["amdgpu"]);
+        wanted.usage.uses[0].operation = Operation::Texture;
+        let mut prober = prober(4);
+        prober.foreign.driver = |info| Some(info.name.trim_end_matches(":0").to_owned());
+        let told = prober.make(&devices, &wanted).unwrap_err().to_string();
+        assert!(told.ends_with("cannot use it (open-gpu-kernel-modules#1037)"), "{told}");
     }
 
     /// As a device for whose translations of scattered memory no room is left.

@@ -153,6 +153,21 @@ pub(super) fn gpu(info: &DeviceInfo) -> Option<u64> {
     renders.then(|| nodes.iter().filter_map(number).min()).flatten()
 }
 
+/// The kernel's driver of a node of DRM.
+pub(crate) fn kernel_driver(info: &DeviceInfo) -> Option<String> {
+    let driver = std::fs::canonicalize(hardware(info.number()?)?.join("driver")).ok()?;
+    Some(name_of(&driver))
+}
+
+/// Why a device does not use what a GPU of another driver makes, although it imports it: what was reported of GPUs, and
+/// is not to be tried, as one whose work fails may never end. Drivers by the kernel's names.
+pub(crate) fn known_to_fail(maker: &str, user: &str, operation: Operation) -> Option<&'static str> {
+    let draws = matches!(operation, Operation::Texture | Operation::Render | Operation::Copy);
+    (maker == "nvidia" && user != maker && draws).then_some(
+        "GPUs of other drivers import memory of NVIDIA's and cannot use it (open-gpu-kernel-modules#1037)",
+    )
+}
+
 /// An image of which it is asked whether a format is taken: even in both directions, as formats with fewer samples of
 /// colour are.
 pub(crate) const SIDE: u32 = 64;
