@@ -1,8 +1,9 @@
 //! GPUs by the libraries that speak to them: Mesa's llvmpipe by EGL and GBM, and its lavapipe by Vulkan.
 
+use khronos_egl as egl;
 use nvabi_devmem::{
     Buffer, Capability, CapabilitySet, Constraint, ConstraintName, Description, Device, ErrorKind,
-    Fourcc, Image, MODIFIER_INVALID, MODIFIER_LINEAR, Operation, Prober, Usage, solve,
+    Fourcc, Image, MODIFIER_INVALID, MODIFIER_LINEAR, Operation, Prober, Usage, format, solve,
 };
 
 use super::command::nvabi;
@@ -230,6 +231,62 @@ fn llvmpipe_lists_formats_of_several_planes() {
     let whole = device("dma-heap:system").allocate(&asked).unwrap();
     let answers = [&planes, &whole].map(|buffer| gpu.import(buffer).map(drop).is_ok());
     assert_eq!(answers[0], answers[1], "one file for each plane, and one for all");
+}
+
+/// An image that EGL makes cannot always be drawn: OpenGL says so.
+#[test]
+fn llvmpipe_tells_what_it_cannot_draw() {
+    let (gpu, heap) = (device("llvmpipe"), device("dma-heap:system"));
+    let taken = |format, operation| {
+        let mut asked = description(64, 64, vec![use_of(&*gpu, operation)]);
+        asked.usage.image.format = format;
+        asked.layout = solve(&asked.usage.image, &asked.set).unwrap();
+        gpu.import(&heap.allocate(&asked).unwrap()).map(drop).map_err(|it| it.to_string())
+    };
+    let (mut drawn, mut sampled_alone) = (0, 0);
+    for format in format::known() {
+        let image = Image::new(64, 64, format);
+        if sets(&*gpu, image, Operation::Texture).is_empty() {
+            continue;
+        }
+        // It lists more than it makes images of.
+        if taken(format, Operation::Texture).is_err() {
+            continue;
+        }
+        match (sets(&*gpu, image, Operation::Render).len(), taken(format, Operation::Render)) {
+            (1.., Ok(())) => drawn += 1,
+            (0, Err(refused)) if refused.starts_with("gl") => sampled_alone += 1,
+            (sets, taken) => panic!("{format}: {sets} sets, and {taken:?}"),
+        }
+    }
+    println!("{drawn} formats are drawn, {sampled_alone} sampled alone");
+    assert!(drawn > 0 && sampled_alone > 0, "{drawn} {sampled_alone}");
+}
+
+/// A program draws with a context of its own, which stays the current one of its thread.
+#[test]
+fn a_programs_own_context_stays_current() {
+    const SURFACELESS: egl::Enum = 0x31dd;
+    let (gpu, heap) = (device("llvmpipe"), device("dma-heap:system"));
+    let asked = description(64, 64, vec![use_of(&*gpu, Operation::Render)]);
+    let buffer = heap.allocate(&asked).unwrap();
+    let egl = unsafe {
+        egl::DynamicInstance::<egl::EGL1_5>::load_required_from_filename("libEGL.so.1").unwrap()
+    };
+    let none = std::ptr::null_mut();
+    let display = unsafe { egl.get_platform_display(SURFACELESS, none, &[egl::ATTRIB_NONE]) };
+    let display = display.unwrap();
+    egl.initialize(display).unwrap();
+    egl.bind_api(egl::OPENGL_ES_API).unwrap();
+    let any = unsafe { egl::Config::from_ptr(none) };
+    let version = [egl::CONTEXT_CLIENT_VERSION, 2, egl::NONE];
+    let context = egl.create_context(display, any, None, &version).unwrap();
+    for current in [Some(context), None] {
+        egl.make_current(display, None, None, current).unwrap();
+        drop(gpu.import(&buffer).unwrap());
+        assert_eq!(egl.get_current_context(), current);
+    }
+    egl.terminate(display).unwrap();
 }
 
 #[test]

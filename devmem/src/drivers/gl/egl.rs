@@ -1,5 +1,6 @@
 //! EGL on a device of GBM's: what can be sampled and drawn, and images of a dma-buf.
 
+use std::cell::OnceCell;
 use std::ffi::c_void;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use khronos_egl as api;
 
 use super::gbm;
+use super::gles::Gles;
 use crate::{Buffer, Error, ErrorKind, Fourcc, MODIFIER_INVALID, Result};
 
 const LIBRARY: &str = "libEGL.so.1";
@@ -85,9 +87,12 @@ impl Egl {
 pub(super) struct Display {
     egl: Arc<Egl>,
     display: api::Display,
+    extensions: String,
+    /// Made when an image is first drawn; `None` where there is none.
+    gles: OnceCell<Option<Gles>>,
 }
 
-// SAFETY: EGL's displays may be used by any thread.
+// SAFETY: EGL's displays may be used by any thread, and so may contexts that are current in none.
 unsafe impl Send for Display {}
 
 /// An image of EGL's.
@@ -106,10 +111,11 @@ impl Display {
         };
         let display = display.map_err(|error| refused("eglGetPlatformDisplay", error))?;
         egl.api.initialize(display).map_err(|error| refused("eglInitialize", error))?;
-        let made = Self { egl, display };
+        let mut made = Self { egl, display, extensions: String::new(), gles: OnceCell::new() };
         let has = made.egl.api.query_string(Some(made.display), api::EXTENSIONS);
-        let has = has.map_err(|error| refused("eglQueryString", error))?.to_string_lossy();
-        match has.split(' ').any(|name| name == EXTENSION) {
+        let has = has.map_err(|error| refused("eglQueryString", error))?;
+        made.extensions = has.to_string_lossy().into_owned();
+        match made.extensions.split(' ').any(|name| name == EXTENSION) {
             true => Ok(made),
             false => Err(Error::unsupported(format!("its EGL has no {EXTENSION}"))),
         }
@@ -216,6 +222,17 @@ impl Display {
         );
         made.map(Picture)
             .map_err(|error| Error::new(ErrorKind::Call, format!("eglCreateImage: {error}")))
+    }
+
+    /// Whether an image can be drawn, where OpenGL can be had.
+    ///
+    /// # Errors
+    ///
+    /// What OpenGL says where it cannot.
+    pub(super) fn draw(&self, picture: &Picture) -> Result<()> {
+        let (egl, display) = (&self.egl.api, self.display);
+        let gles = self.gles.get_or_init(|| Gles::new(egl, display, &self.extensions));
+        gles.as_ref().map_or(Ok(()), |gles| gles.draw(egl, display, &picture.0))
     }
 
     pub(super) fn forget(&self, picture: Picture) {

@@ -5,6 +5,7 @@
 
 mod egl;
 mod gbm;
+mod gles;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +15,7 @@ use crate::buffer::Piece;
 use crate::convert::{self, FormatModifier};
 use crate::{
     Buffer, Capability, CapabilitySet, Description, Device, DeviceInfo, Driver, Error, Image,
-    Import, Layout, Listed, MODIFIER_INVALID, Memory, Operation, Plane, Result,
+    Import, Layout, Listed, MODIFIER_INVALID, Memory, Operation, Plane, Result, Use,
 };
 use egl::{Display, Egl, Picture};
 use gbm::{Gbm, Made};
@@ -138,9 +139,18 @@ impl Device for Gpu {
         }
     }
 
-    /// Makes an `EGLImage` of the memory as it is described.
+    /// Makes an `EGLImage` of the memory as it is described, and a framebuffer of that where it is to be drawn.
     fn import(&self, buffer: &Buffer) -> Result<Box<dyn Import>> {
-        let picture = self.node().display.import(buffer)?;
+        let node = self.node();
+        let picture = node.display.import(buffer)?;
+        let mut uses = buffer.description().usage.uses.iter();
+        let draws = |of: &Use| of.device == self.info.name && of.operation == Operation::Render;
+        if uses.any(draws) {
+            if let Err(refused) = node.display.draw(&picture) {
+                node.display.forget(picture);
+                return Err(refused);
+            }
+        }
         Ok(Box::new(Taken { picture: Some(picture), node: self.node.clone() }))
     }
 }
