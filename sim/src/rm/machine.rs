@@ -81,7 +81,7 @@ impl Machine for Driver {
         for owner in [Some(id), open.file.control].into_iter().flatten() {
             let is_kept = self.files.get(owner).is_some()
                 || self.files.iter().any(|(_, open)| open.file.control == Some(owner));
-            if !is_kept {
+            if !is_kept && self.server.has_clients_of(owner) {
                 self.take_last_doorbells();
                 self.server.remove_all_of(owner);
             }

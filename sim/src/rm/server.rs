@@ -281,6 +281,10 @@ impl Server {
         self.handles.give_back(handle);
     }
 
+    pub(super) fn has_clients_of(&self, owner: FileId) -> bool {
+        self.clients.values().any(|client| client.owner == owner)
+    }
+
     /// Frees the clients of a file that nobody has any more.
     pub(super) fn remove_all_of(&mut self, owner: FileId) {
         let all = self.clients.iter().filter(|(_, client)| client.owner == owner);
