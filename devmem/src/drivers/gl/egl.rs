@@ -231,7 +231,13 @@ impl Display {
     /// What OpenGL says where it cannot.
     pub(super) fn draw(&self, picture: &Picture) -> Result<()> {
         let (egl, display) = (&self.egl.api, self.display);
-        let gles = self.gles.get_or_init(|| Gles::new(egl, display, &self.extensions));
+        let gles = match self.gles.get() {
+            Some(known) => known,
+            None => {
+                let made = Gles::new(egl, display, &self.extensions)?;
+                self.gles.get_or_init(|| made)
+            }
+        };
         gles.as_ref().map_or(Ok(()), |gles| gles.draw(egl, display, &picture.0))
     }
 

@@ -2,10 +2,12 @@
 //! and of implicit layouts it does not say which.
 
 use std::ffi::{CStr, c_char, c_void};
+use std::{io, thread};
 
 use khronos_egl as api;
+use nix::libc;
 
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 type Egl = api::DynamicInstance<api::EGL1_5>;
 
@@ -58,7 +60,7 @@ functions! {
     check: "glCheckFramebufferStatus", fn(u32) -> u32;
 }
 
-/// A context without a window.
+/// A context without a window. It is current in no thread but those of [`in_a_thread`]: a program's keep their own.
 pub(super) struct Gles {
     context: api::Context,
     call: Functions,
@@ -67,27 +69,33 @@ pub(super) struct Gles {
 impl Gles {
     /// `None` where EGL makes no such context, or no images can be bound in it: then nothing is known of what they are
     /// good for.
-    pub(super) fn new(egl: &Egl, display: api::Display, extensions: &str) -> Option<Self> {
+    ///
+    /// # Errors
+    ///
+    /// When memory ran out, so that it may be made at another time.
+    pub(super) fn new(egl: &Egl, display: api::Display, extensions: &str) -> Result<Option<Self>> {
         let has = |name| extensions.split(' ').any(|has| has == name);
         if !has("EGL_KHR_surfaceless_context") || !has("EGL_KHR_no_config_context") {
-            return None;
+            return Ok(None);
         }
-        let call = Functions::load(egl)?;
-        let _before = Before::of(egl, display);
-        egl.bind_api(api::OPENGL_ES_API).ok()?;
-        // SAFETY: of no config there is no object.
-        let config = unsafe { api::Config::from_ptr(std::ptr::null_mut()) };
-        let attributes = [api::CONTEXT_CLIENT_VERSION, 2, api::NONE];
-        let context = egl.create_context(display, config, None, &attributes).ok()?;
+        let Some(call) = Functions::load(egl) else { return Ok(None) };
+        let made = in_a_thread(egl, || {
+            // SAFETY: of no config there is no object.
+            let config = unsafe { api::Config::from_ptr(std::ptr::null_mut()) };
+            let attributes = [api::CONTEXT_CLIENT_VERSION, 2, api::NONE];
+            egl.create_context(display, config, None, &attributes)
+        });
+        let Some(context) = known("eglCreateContext", made)? else { return Ok(None) };
         let made = Self { context, call };
-        let binds = egl.make_current(display, None, None, Some(context)).is_ok()
-            && made.extensions().split(' ').any(|has| has == "GL_OES_EGL_image");
-        if !binds {
-            // Nobody is there to hear of it.
-            let _ = egl.destroy_context(display, context);
-            return None;
+        let binds = made.alone(egl, display, |made| {
+            made.extensions().split(' ').any(|has| has == "GL_OES_EGL_image")
+        });
+        if let Ok(Some(true)) = binds {
+            return Ok(Some(made));
         }
-        Some(made)
+        // Nobody is there to hear of it.
+        let _ = egl.destroy_context(display, context);
+        Ok(None)
     }
 
     /// Of the context, which is the current one.
@@ -106,15 +114,26 @@ impl Gles {
     ///
     /// What OpenGL says where it cannot be drawn.
     pub(super) fn draw(&self, egl: &Egl, display: api::Display, image: &api::Image) -> Result<()> {
-        let _before = Before::of(egl, display);
-        let current = egl
-            .bind_api(api::OPENGL_ES_API)
-            .and_then(|()| egl.make_current(display, None, None, Some(self.context)));
-        match current {
-            Ok(()) => self.draw_current(image.as_ptr()),
-            // That says nothing of the image.
-            Err(_) => Ok(()),
-        }
+        let drawn = self.alone(egl, display, |made| made.draw_current(image.as_ptr()))?;
+        drawn.unwrap_or(Ok(()))
+    }
+
+    /// Does something while the context is the current one; `None` where it cannot be, which says nothing of images.
+    ///
+    /// # Errors
+    ///
+    /// When memory ran out.
+    fn alone<T>(
+        &self,
+        egl: &Egl,
+        display: api::Display,
+        what: impl FnOnce(&Self) -> T,
+    ) -> Result<Option<T>> {
+        let done = in_a_thread(egl, || {
+            egl.make_current(display, None, None, Some(self.context))?;
+            Ok(what(self))
+        });
+        known("eglMakeCurrent", done)
     }
 
     fn draw_current(&self, image: *mut c_void) -> Result<()> {
@@ -157,12 +176,47 @@ impl Gles {
     }
 }
 
+/// What came of a call of EGL's in a thread; `None` where that says nothing.
+fn known<T>(call: &str, done: Option<std::result::Result<T, api::Error>>) -> Result<Option<T>> {
+    match done {
+        Some(Err(api::Error::BadAlloc)) => Err(out_of_memory(call)),
+        Some(done) => Ok(done.ok()),
+        None => Ok(None),
+    }
+}
+
+/// Does something of EGL's in a thread of its own, and waits for it: what is current in the program's is not touched,
+/// and what was made current goes. `None` where there is no such thread.
+fn in_a_thread<T>(egl: &Egl, what: impl FnOnce() -> T) -> Option<T> {
+    /// What goes to another thread and back.
+    struct Lent<T>(T);
+    // SAFETY: EGL's and OpenGL's objects may be used by any thread, and who lends them waits.
+    unsafe impl<T> Send for Lent<T> {}
+
+    impl<T, F: FnOnce() -> T> Lent<F> {
+        fn run(self, egl: &Egl) -> Lent<T> {
+            let done = (self.0)();
+            // Nobody is there to hear of it.
+            let _ = egl.bind_api(api::OPENGL_ES_API).and_then(|()| egl.release_thread());
+            Lent(done)
+        }
+    }
+
+    let lent = Lent(what);
+    let done = thread::scope(|scope| {
+        let thread = thread::Builder::new().spawn_scoped(scope, move || lent.run(egl));
+        thread.ok()?.join().ok()
+    });
+    done.map(|done| done.0)
+}
+
+/// What OpenGL did not do. What ran out says nothing about the memory.
 fn refused(call: &str, error: u32) -> Error {
     let name = match error {
         0x500 => "GL_INVALID_ENUM",
         0x501 => "GL_INVALID_VALUE",
         0x502 => "GL_INVALID_OPERATION",
-        0x505 => "GL_OUT_OF_MEMORY",
+        0x505 => return out_of_memory(call),
         0x8cd6 => "GL_FRAMEBUFFER_INCOMPLETE_ATTACHMENT",
         0x8cdd => "GL_FRAMEBUFFER_UNSUPPORTED",
         other => return Error::unsupported(format!("{call}: {other:#x}")),
@@ -170,33 +224,6 @@ fn refused(call: &str, error: u32) -> Error {
     Error::unsupported(format!("{call}: {name}"))
 }
 
-/// What was current in this thread, and is again afterwards: a program has contexts of its own.
-struct Before<'e> {
-    egl: &'e Egl,
-    /// Of no display nothing was current.
-    display: api::Display,
-    api: api::Enum,
-    surfaces: [Option<api::Surface>; 2],
-    context: Option<api::Context>,
-}
-
-impl<'e> Before<'e> {
-    fn of(egl: &'e Egl, ours: api::Display) -> Self {
-        Self {
-            egl,
-            display: egl.get_current_display().unwrap_or(ours),
-            api: egl.query_api(),
-            surfaces: [api::DRAW, api::READ].map(|which| egl.get_current_surface(which)),
-            context: egl.get_current_context(),
-        }
-    }
-}
-
-impl Drop for Before<'_> {
-    fn drop(&mut self) {
-        let [draw, read] = self.surfaces;
-        // Nobody is there to hear of it.
-        let _ = self.egl.make_current(self.display, draw, read, self.context);
-        let _ = self.egl.bind_api(self.api);
-    }
+fn out_of_memory(call: &str) -> Error {
+    Error::io(ErrorKind::Call, call, io::Error::from_raw_os_error(libc::ENOMEM))
 }
