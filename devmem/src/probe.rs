@@ -185,8 +185,8 @@ impl Prober {
     /// What a device needs for this besides what it says: whether the memory must be in one piece, or its own.
     ///
     /// It is asked once for each operation, format, modifier, kind of size and the names of those that make memory:
-    /// afterwards the answer is remembered, until its file in `/dev` is made anew. A device that refuses rows is tried with rows further apart. Where nothing
-    /// makes memory to try, nothing is found out: [`Self::untried`].
+    /// afterwards the answer is remembered, until its file in `/dev` is made anew. A device that refuses rows is tried
+    /// with rows further apart. Where nothing makes memory to try, nothing is found out: [`Self::untried`].
     ///
     /// # Errors
     ///
@@ -220,8 +220,15 @@ impl Prober {
             return Ok(known);
         }
         let of = Use::new(device.info().name.clone(), operation);
-        let mut trial =
-            Trial { of, device, description, refusals: Vec::new(), passing: None, lacking: None };
+        let mut trial = Trial {
+            of,
+            device,
+            description,
+            refusals: Vec::new(),
+            passing: None,
+            lacking: None,
+            had_one_piece: false,
+        };
         let found = trial.run(self, devices);
         let passing = trial.passing.take().or(trial.lacking.take());
         let refusals = trial.refusals;
@@ -336,8 +343,9 @@ impl Prober {
         self.make_here(devices, description, &[])
     }
 
-    /// The same where some of the uses are elsewhere, such as in another process, whatever their devices are called: those
-    /// at these places in the description. They are not tried, and memory is made by who knows that it is what they need.
+    /// The same where some of the uses are elsewhere, such as in another process, whatever their devices are called:
+    /// those at these places in the description. They are not tried, and memory is made by who knows that it is what
+    /// they need.
     ///
     /// # Errors
     ///
@@ -550,7 +558,12 @@ struct Trial<'t> {
     passing: Option<Error>,
     /// The same of who was to make memory for it.
     lacking: Option<Error>,
+    /// Whether memory could be had that is certainly in one piece.
+    had_one_piece: bool,
 }
+
+/// What is asked for where a device takes no scattered memory.
+const ONE_PIECE: Constraint = Constraint::new(ConstraintName::CONTIGUOUS, 1);
 
 /// What came of a trial.
 enum Found {
@@ -585,12 +598,12 @@ impl Trial<'_> {
                 break;
             }
         }
-        match tried {
-            true => {
-                self.own(devices).map_or(Found::TakesNothing, |maker| Found::Needs(vec![maker]))
-            }
-            false => self.own_or_unknown(),
+        if !tried {
+            return self.own_or_unknown();
         }
+        let needs = self.of_another(prober, devices);
+        let needs = needs.or_else(|| self.own(devices).map(|maker| vec![maker]));
+        needs.map_or(Found::TakesNothing, Found::Needs)
     }
 
     /// Memory of others, scattered and in one piece.
@@ -616,49 +629,55 @@ impl Trial<'_> {
         if self.takes(Tried::Scattered, &scattered) {
             return Found::Needs(Vec::new());
         }
-        let one_piece = Constraint::new(ConstraintName::CONTIGUOUS, 1);
-        let taken = match self.whole(&asking_for(description, one_piece), prober, devices) {
-            Some(whole) => self.takes(Tried::OnePiece, &whole),
-            None => self.takes_of_another(description, prober, devices),
-        };
-        match taken {
-            true => Found::Needs(vec![one_piece]),
-            false => Found::TakesNothing,
+        if let Some(whole) = self.whole(&asking_for(description, ONE_PIECE), prober, devices) {
+            self.had_one_piece = true;
+            if self.takes(Tried::OnePiece, &whole) {
+                return Found::Needs(vec![ONE_PIECE]);
+            }
         }
+        Found::TakesNothing
     }
 
-    /// Memory that other devices make as they see fit: what refuses scattered memory and takes theirs needs one piece,
-    /// as they do, and not its own.
-    fn takes_of_another(
+    /// Memory that other devices make as they see fit, where none is known to be in one piece: what refuses scattered
+    /// memory with the same rows and takes theirs needs one piece, as they do, and not its own.
+    fn of_another(
         &mut self,
-        description: &Description,
         prober: &Prober,
         devices: &[Box<dyn Device>],
-    ) -> bool {
+    ) -> Option<Vec<Constraint>> {
+        if self.had_one_piece || self.passing.is_some() {
+            return None;
+        }
         let (own, operation) = (self.device.info(), self.of.operation);
-        let others = allocators(description, devices).filter(|other| {
+        let is_another = |other: &&dyn Device| {
             let info = other.info();
             let is_sibling = own.owner().is_some_and(|own| info.owner() == Some(own));
             info.name != own.name
                 && !is_sibling
                 && makes_as_it_sees_fit(*other)
                 && prober.foreign.untouchable(info, own, operation).is_none()
-        });
+        };
         let told = self.refusals.len();
-        for other in others {
-            // That it is in one piece, the trial finds out.
-            let tried = |asked: Constraint| asked.name == ConstraintName::CONTIGUOUS;
-            match made_to_try(other, description, tried) {
-                Ok(memory) if self.takes(Tried::Another, &memory) => return true,
-                Err(error) if error.is_passing() => {
-                    self.lacks(Tried::Another, &description.layout, error);
+        for (coarser, description) in pitches(self.description) {
+            let Some(smaller) = at_most(&description, (prober.foreign.most)()) else { break };
+            for other in allocators(&smaller, devices).filter(is_another) {
+                let made = made_to_try(other, &smaller, |it| memory::is_of_memory(it.name));
+                match made {
+                    // Who chooses layouts may have made other rows, which prove something else.
+                    Ok(memory) if rows(&memory.description().layout) != rows(&smaller.layout) => {}
+                    Ok(memory) if self.takes(Tried::Another, &memory) => {
+                        return Some(std::iter::once(ONE_PIECE).chain(coarser).collect());
+                    }
+                    Err(error) if error.is_passing() => {
+                        self.lacks(Tried::Another, &smaller.layout, error);
+                    }
+                    _ => {}
                 }
-                _ => {}
             }
         }
         // What it said to the first is enough.
         self.refusals.truncate(told + 1);
-        false
+        None
     }
 
     /// Memory in one piece, of which that is known: other memory proves nothing.
@@ -818,6 +837,11 @@ fn made(device: &dyn Device, description: &Description) -> Result<Buffer> {
         1 => device.allocate(description),
         _ => device.allocate_files(description),
     }
+}
+
+/// Where the rows of each plane begin, and how far they are apart.
+fn rows(layout: &Layout) -> Vec<(u64, u64)> {
+    layout.planes.iter().map(|plane| (plane.offset, plane.pitch)).collect()
 }
 
 /// Whether it makes memory of which nobody knows what it is like.
@@ -1100,8 +1124,6 @@ mod tests {
         let uses = uses.iter().map(|name| Use::new(*name, Operation::Capture)).collect();
         Description { usage: Usage::new(image, uses), set, layout, metadata: Vec::new() }
     }
-
-    const ONE_PIECE: Constraint = Constraint::new(ConstraintName::CONTIGUOUS, 1);
 
     #[test]
     fn what_is_found_out_is_asked_once() {
@@ -1602,6 +1624,60 @@ mod tests {
         // Nobody else is there to try it with, which is another question to the same prober.
         let alone = &devices[1..2];
         assert_eq!(sets(alone).constraints, [maker(&*alone[0])]);
+    }
+
+    /// Who takes any memory in rows that are far enough apart does not need one piece, whoever makes such rows.
+    #[test]
+    fn rows_of_another_prove_nothing_of_one_piece() {
+        struct Wide(Box<Fake>);
+
+        impl Device for Wide {
+            fn info(&self) -> &DeviceInfo {
+                self.0.info()
+            }
+
+            fn sets(&self, _: &Image, _: Operation) -> Result<Vec<CapabilitySet>> {
+                Ok(Vec::new())
+            }
+
+            fn memory(&self) -> Option<Memory> {
+                Some(Memory::UNKNOWN)
+            }
+
+            fn allocate(&self, description: &Description) -> Result<Buffer> {
+                let mut wide = description.clone();
+                let pitch = wide.layout.planes[0].pitch.next_multiple_of(256);
+                let size = pitch * u64::from(wide.usage.image.height);
+                wide.layout.planes = vec![Plane { offset: 0, pitch, size }];
+                wide.layout.size = size;
+                plain(&wide, false)
+            }
+        }
+        let asked = of_width(1001, b"XR24");
+        let devices: Vec<Box<dyn Device>> =
+            vec![fake("panel", steps::<256>, 0), Box::new(Wide(fake("gpu", any, 4096)))];
+        let (image, operation) = (&asked.usage.image, Operation::Capture);
+        let sets = prober(9).sets(&*devices[0], image, operation, &devices).unwrap();
+        let further = Constraint::new(ConstraintName::PITCH_ALIGNMENT, 256);
+        assert_eq!((sets.len(), sets[0].constraints.as_slice()), (1, &[further][..]));
+    }
+
+    /// What the CPU asks for besides says nothing of the trial, and is not in what is remembered.
+    #[test]
+    fn what_others_ask_for_does_not_change_a_trial() {
+        let carved = |name, node: &str| {
+            let mut device = fake(name, whole_alone, 4096);
+            device.info.node = node.to_owned();
+            Box::new(Carved(device)) as Box<dyn Device>
+        };
+        let mut cpu = fake("cpu", any, 0);
+        cpu.info.operations = vec![Operation::CpuRead];
+        let devices = vec![carved("camera", "/dev/null"), carved("panel", "/dev/zero"), cpu];
+        let mut asked = description(&["camera", "panel", "cpu"]);
+        asked.usage.uses[2].operation = Operation::CpuRead;
+        let visible = constraint::placement::VISIBLE;
+        asked.set.constraints.push(Constraint::new(ConstraintName::PLACEMENT, visible));
+        assert_eq!(prober(9).make(&devices, &asked).unwrap().by, "camera");
     }
 
     /// GPUs of other drivers import what NVIDIA's makes, and what they draw with it never ends.

@@ -153,8 +153,12 @@ pub(super) fn gpu(info: &DeviceInfo) -> Option<u64> {
     renders.then(|| nodes.iter().filter_map(number).min()).flatten()
 }
 
-/// The kernel's driver of a node of DRM.
+/// The kernel's driver of a GPU: of a node of DRM, or of NVIDIA's own.
 pub(crate) fn kernel_driver(info: &DeviceInfo) -> Option<String> {
+    const NVIDIA: u32 = 195;
+    if nix::libc::major(info.number()?) == NVIDIA {
+        return Some("nvidia".to_owned());
+    }
     let driver = std::fs::canonicalize(hardware(info.number()?)?.join("driver")).ok()?;
     Some(name_of(&driver))
 }
