@@ -17,7 +17,7 @@ use crate::capability::CapabilitySet;
 use crate::driver::{Device, DeviceInfo, Driver, Hint, Import, Listed, Transition};
 use crate::drivers;
 use crate::error::{Error, ErrorKind, Result};
-use crate::usage::{Fourcc, Image, Operation, Usage, Use};
+use crate::usage::{Fourcc, Image, Operation, Usage, Use, check_name};
 
 /// More devices than this are not devices, but a plugin that never ends.
 const MOST_DEVICES: u32 = 1024;
@@ -49,6 +49,11 @@ impl Plugin {
     pub unsafe fn load(path: &Path) -> Result<Self> {
         let shown = path.display().to_string();
         let wrong = |what: String| Error::new(ErrorKind::Plugin, format!("{shown}: {what}"));
+        // Opening a FIFO waits for ever. A name without a folder is looked for where the system has its libraries.
+        let is_path = path.components().count() > 1;
+        if is_path && std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+            return Err(wrong("it is no file".to_owned()));
+        }
         // SAFETY: the caller vouches for what the library runs when it is loaded.
         let library = unsafe { Library::new(path) }.map_err(|error| wrong(error.to_string()))?;
         // SAFETY: a library that exports this name does so as the header declares it: with this type.
@@ -84,6 +89,7 @@ impl Plugin {
         // SAFETY: it is not null, and by the header leads to a text that ends with a zero byte and stays as it is
         // while the library is loaded.
         let name = unsafe { CStr::from_ptr(driver.name.0) }.to_string_lossy().into_owned();
+        check_name(&name).map_err(|what| wrong(format!("the name of its driver: {what}")))?;
         Ok(Self { name, path: shown, raw: driver, _library: Arc::new(library) })
     }
 
@@ -92,17 +98,20 @@ impl Plugin {
         &self.path
     }
 
-    fn device(&self, index: u32) -> Result<Option<RemoteDevice>> {
+    fn device(&self, index: u32) -> Result<Option<RawDevice>> {
         let mut raw = RawDevice { name: [0; 64], node: [0; 128], operations: 0, flags: 0 };
         let Pointer(Some(device)) = self.raw.device else {
             return Err(self.wrong("it has no function `device`"));
         };
         // SAFETY: the function asks for an index and a `RawDevice` that it may write, which `raw` is.
         match unsafe { device(index, &raw mut raw) } {
-            0 => {}
-            refused if refused == -nix::libc::ENODEV => return Ok(None),
-            refused => return Err(self.refused(&format!("device {index}"), refused)),
+            0 => Ok(Some(raw)),
+            refused if refused == -nix::libc::ENODEV => Ok(None),
+            refused => Err(self.refused(&format!("device {index}"), refused)),
         }
+    }
+
+    fn remote(&self, index: u32, raw: &RawDevice) -> Result<RemoteDevice> {
         let text = |bytes: &[u8], what: &str| {
             let text = CStr::from_bytes_until_nul(bytes).ok().and_then(|text| text.to_str().ok());
             let wrong = || self.wrong(&format!("the {what} of device {index} is no text"));
@@ -119,7 +128,7 @@ impl Plugin {
         if info.name.is_empty() {
             return Err(self.wrong(&format!("device {index} has no name")));
         }
-        Ok(Some(RemoteDevice { plugin: self.clone(), index, info }))
+        Ok(RemoteDevice { plugin: self.clone(), index, info })
     }
 
     fn wrong(&self, what: &str) -> Error {
@@ -145,7 +154,8 @@ impl Driver for Plugin {
         let mut devices: Listed = Vec::new();
         for index in 0..MOST_DEVICES {
             match self.device(index)? {
-                Some(device) => devices.push(Ok(Box::new(device))),
+                // One that cannot be told hides no other.
+                Some(raw) => devices.push(self.remote(index, &raw).map(|it| Box::new(it) as _)),
                 None => return Ok(devices),
             }
         }

@@ -22,6 +22,8 @@
 #define HINTS 13
 /* Makes a file for the first plane alone, and says that it has made all. */
 #define ONE_FILE 14
+/* A name that colours what is behind it. */
+#define COLOURED 15
 
 #if CASE == SMALL_MEMORY || CASE == ONE_FILE
 #include <sys/mman.h>
@@ -30,11 +32,12 @@ int memfd_create(const char *name, unsigned flags);
 
 static int device(uint32_t index, nvabi_devmem_device *device)
 {
-    if (CASE != ENDLESS && index != 0)
+    /* Behind a device without a name there is another. */
+    if (CASE != ENDLESS && index > (CASE == UNNAMED_DEVICE || CASE == UNENDING_NAME))
         return -ENODEV;
     memset(device, 0, sizeof *device);
-    strcpy(device->name, CASE == UNNAMED_DEVICE ? "" : "bad");
-    if (CASE == UNENDING_NAME)
+    strcpy(device->name, CASE == UNNAMED_DEVICE && index == 0 ? "" : "bad");
+    if (CASE == UNENDING_NAME && index == 0)
         memset(device->name, 'x', sizeof device->name);
     device->operations = 1u << NVABI_DEVMEM_COPY;
     return 0;
@@ -84,7 +87,7 @@ const nvabi_devmem_driver *nvabi_devmem_driver_v1(void)
     static const nvabi_devmem_driver driver = {
         .version = CASE == OTHER_VERSION ? 2 : NVABI_DEVMEM_VERSION,
         .size = CASE == SHORT ? 16 : CASE == OLD ? offsetof(nvabi_devmem_driver, sets_for) : sizeof driver,
-        .name = CASE == NO_NAME ? 0 : "bad",
+        .name = CASE == NO_NAME ? 0 : CASE == COLOURED ? "bad\033[31m" : "bad",
         .device = CASE == NO_FUNCTIONS ? 0 : device,
         .sets = sets,
         .allocate = allocate,

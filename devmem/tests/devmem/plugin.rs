@@ -179,6 +179,7 @@ fn a_plugin_that_does_not_keep_to_the_interface_is_refused() {
         (2, "it is of version 2"),
         (3, "16 bytes"),
         (4, "its driver has no name"),
+        (15, r"the name of its driver: the name `bad\u{1b}[31m` has the control character"),
     ];
     for (case, what) in at_load {
         let library = bad(case);
@@ -186,18 +187,25 @@ fn a_plugin_that_does_not_keep_to_the_interface_is_refused() {
         assert_eq!(error.kind(), ErrorKind::Plugin);
         assert!(error.to_string().contains(what), "case {case}: {error}");
     }
-    let at_devices = [
-        (5, "no function `device`"),
-        (6, "more than 1024 devices"),
-        (7, "device 0 has no name"),
-        (8, "the name of device 0 is no text"),
-    ];
-    for (case, what) in at_devices {
+    for (case, what) in [(5, "no function `device`"), (6, "more than 1024 devices")] {
         let library = bad(case);
         let plugin = load(&library).expect("a plugin");
         let error = plugin.devices().expect_err("bad devices");
         assert!(error.to_string().contains(what), "case {case}: {error}");
     }
+    let unnamed = [(7, "device 0 has no name"), (8, "the name of device 0 is no text")];
+    for (case, what) in unnamed {
+        let library = bad(case);
+        let listed = load(&library).and_then(|plugin| plugin.devices()).expect("a plugin");
+        let [Err(error), Ok(other)] = &listed[..] else { panic!("{} devices", listed.len()) };
+        assert!(error.to_string().contains(what), "case {case}: {error}");
+        assert_eq!(other.info().name, "bad");
+    }
+    // Who opens one waits for a writer.
+    let fifo = folder.path().join("fifo.so");
+    assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo").success());
+    let error = load(&fifo).expect_err("a FIFO").to_string();
+    assert!(error.ends_with("fifo.so: it is no file"), "{error}");
     for (case, what) in [(9, "3 constraints at 0x0"), (10, "sets of bad: ")] {
         let library = bad(case);
         let device = device(&load(&library).expect("a plugin"));
