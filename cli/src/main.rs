@@ -34,6 +34,7 @@ mod trace;
 use std::process::ExitCode;
 
 use clap::Parser;
+use nvabi_reports::terminal;
 
 use args::{Args, Command};
 use context::Context;
@@ -49,8 +50,20 @@ pub(crate) enum Outcome {
     Different,
 }
 
+/// Says what is wrong with the arguments: where they hold letters that command a terminal, of these spelled out.
+fn refused(error: &clap::Error) -> ExitCode {
+    let spelled = std::env::args_os().map(|it| terminal::line(&it.to_string_lossy()).into_owned());
+    let of_spelled = Args::try_parse_from(spelled).err();
+    // Nobody is there to hear of it.
+    let _ = of_spelled.as_ref().unwrap_or(error).print();
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return refused(&error),
+    };
     if let Some(threads) = args.options.threads {
         nvabi_pipeline::parallel::set_threads(threads.into());
     }

@@ -424,7 +424,7 @@ fn names_are_what_can_be_shown() {
     }
     // Of right-to-left text, as a file and the command line give it.
     let output = nvabi(&["plan", "--use", "pa\u{202e}nel:scanout", "8x8", "XR24"]);
-    let told = r"the device's name `pa\u{202e}nel` has the control character \u{202e}";
+    let told = r"the name `pa\u{202e}nel` has the control character \u{202e}";
     assert_eq!(output.status.code(), Some(2));
     assert!(err(&output).contains(told), "{}", err(&output));
     let folder = tempfile::tempdir().unwrap();
@@ -466,6 +466,44 @@ fn what_plays_no_part_is_told() {
     assert!(said.contains("Unused --prefer cpu: nothing is made on this machine\n"), "{said}");
 }
 
+/// Arguments command no terminal, whoever says that they are wrong.
+#[test]
+fn wrong_arguments_are_spelled_out() {
+    let red = "\u{1b}[31m";
+    for args in [
+        ["plan", "--use", &format!("cpu:{red}"), "64x64", "XR24"],
+        ["plan", "--use", "cpu:cpu-read", "64x64", red],
+        ["plan", "--use", "cpu:cpu-read", red, "XR24"],
+        ["plan", &format!("--{red}"), "cpu:cpu-read", "64x64", "XR24"],
+    ] {
+        let refused = nvabi(&args);
+        assert_eq!(refused.status.code(), Some(2), "{args:?}");
+        let told = err(&refused);
+        assert!(!told.contains('\u{1b}') && told.contains(r"\u{1b}[31m"), "{told:?}");
+    }
+}
+
+/// The first offer of a use counts, for an explanation as for a plan.
+#[test]
+fn a_second_offer_of_a_use_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("offers.json");
+    let of = |modifier: &str| {
+        json!({ "use": { "device": "d", "operation": "scanout" },
+                "sets": [{ "capabilities": [modifier] }] })
+    };
+    fs::write(&file, json!([of("LINEAR"), of("I915_Y_TILED")]).to_string()).unwrap();
+    let path = file.to_str().unwrap();
+    let explained = nvabi(&["explain", path]);
+    let planned = nvabi(&["plan", "--offers", path, "--use", "d:scanout", "64x64", "XR24"]);
+    for output in [explained, planned] {
+        assert_eq!(output.status.code(), Some(0), "{}", out(&output));
+        assert!(out(&output).contains("pitch-linear"), "{}", out(&output));
+        let told = "Unused another offer of d:scanout: the first one counts\n";
+        assert!(err(&output).contains(told), "{}", err(&output));
+    }
+}
+
 /// The schema of offers and the command agree on what is one.
 #[test]
 fn offers_are_what_their_schema_says() {
@@ -500,7 +538,7 @@ fn offers_are_what_their_schema_says() {
     let good = [
         example.to_owned(),
         offer.clone(),
-        format!("[{offer}, {offer}]"),
+        format!("[{offer}, {}]", used(r#""operation": "scanout""#)),
         format!(r#"{{"version": 1, "offers": [{offer}]}}"#),
         used(r#""operation": "scanout", "details": ["rotate-90+reflect-x", "0x10de:3(1, 2)"]"#),
         set("", r#""NVIDIA_BLOCK_LINEAR_2D(0, 1, 2, 6, 4)", "0x300000000606014""#),
@@ -526,6 +564,10 @@ fn offers_are_what_their_schema_says() {
         offer.replace("\"sets\"", "\"set\""),
         used(r#""operation": "paint""#),
         used(r#""operation": "scanout", "details": ["rotate-45"]"#),
+        used(r#""operation": "scanout""#).replace("\"d\"", "\"\""),
+        used(r#""operation": "scanout""#).replace("\"d\"", "\"d\\u001b[31m\""),
+        used(r#""operation": "scanout""#).replace("\"d\"", "\"d\\u202e\""),
+        set("", r#""INVALID""#),
         set("", r#""I915_Z_TILED""#),
         set("", r#""NVIDIA_BLOCK_LINEAR_2D(0, 1)""#),
         set("", r#"{"vendor": 4318}"#),
@@ -600,14 +642,16 @@ fn formats_are_listed_with_their_sizes() {
         out(&output)
     );
     assert_eq!(nvabi(&["formats", "cpu:scanout"]).status.code(), Some(1));
+    for unknown in ["cpu:cpu-read+rotate-90", "cpu:cpu-read+0x10de:3(1)"] {
+        let refused = nvabi(&["formats", unknown]);
+        assert_eq!(refused.status.code(), Some(1), "{}", err(&refused));
+        assert!(err(&refused).contains("Refused cpu does not know"), "{}", err(&refused));
+    }
     // The CPU is there by its name and by its purpose.
     let json = nvabi(&["formats", "cpu:cpu-read", "--json"]);
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!((json.as_array().unwrap().len(), &json[0]["use"]["device"]), (1, &"cpu".into()));
     assert_eq!(json[0]["formats"][0]["format"], "C8");
-    let turned = nvabi(&["formats", "cpu:cpu-read+rotate-90"]);
-    assert_eq!(turned.status.code(), Some(2), "{}", out(&turned));
-    assert!(err(&turned).contains("cpu does not know rotate-90"), "{}", err(&turned));
     assert_eq!(out(&nvabi(&["formats", "cpu:cpu-read+rotate-0"])), out(&output));
     let missing = nvabi(&["formats", "gpu:texture"]);
     assert_eq!(missing.status.code(), Some(2));

@@ -45,7 +45,9 @@ struct Written(Capability);
 
 impl Serialize for Capability {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match self.as_modifier().filter(|modifier| *self == Self::modifier(*modifier)) {
+        let named =
+            |modifier: &u64| *modifier != MODIFIER_INVALID && *self == Self::modifier(*modifier);
+        match self.as_modifier().filter(named) {
             Some(modifier) => to.serialize_str(&modifier::name(modifier)),
             None => {
                 let Self { vendor, name, required, payload } = self.clone();
@@ -79,8 +81,15 @@ impl<'de> Deserialize<'de> for Written {
             }
 
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Written, E> {
-                let modifier = modifier::number(text).map_err(E::custom)?;
-                Ok(Written(Capability::modifier(modifier)))
+                match modifier::number(text).map_err(E::custom)? {
+                    MODIFIER_INVALID => Err(E::custom(format!(
+                        "`{text}` does not say whose layout it is: an implicit modifier is \
+                         {{\"vendor\": {VENDOR_DRM}, \"name\": {}, \"payload\": [LOW, HIGH]}}, with the number of its \
+                         device",
+                        Capability::IMPLICIT
+                    ))),
+                    modifier => Ok(Written(Capability::modifier(modifier))),
+                }
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Written, A::Error> {

@@ -224,6 +224,9 @@ pub struct Use {
 
 fn name<'de, D: serde::Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     let name = String::deserialize(from)?;
+    if name.is_empty() {
+        return Err(serde::de::Error::custom("the device has no name"));
+    }
     check_name(&name).map_err(serde::de::Error::custom)?;
     Ok(name)
 }
@@ -240,7 +243,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
     };
     let name: String = name.chars().map(spelled).collect();
     let letter = spelled(letter);
-    Err(format!("the device's name `{name}` has the control character {letter}"))
+    Err(format!("the name `{name}` has the control character {letter}"))
 }
 
 /// Unicode's categories Cf, Zl and Zp (16.0): letters that nobody sees, that make others stand in another order than

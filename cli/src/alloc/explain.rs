@@ -21,7 +21,12 @@ struct Served {
 pub(crate) fn explain(context: &Context<'_>, args: &AllocExplain) -> Result<Outcome, Report> {
     let mut all: Vec<Offer> = Vec::new();
     for file in &args.files {
-        all.extend(offers::read(file)?);
+        for offer in offers::read(file)? {
+            match all.iter().any(|known| known.of == offer.of) {
+                true => offers::tell_second(context, &offer.of),
+                false => all.push(offer),
+            }
+        }
     }
     match plan(&all) {
         Ok(Derived { sets, complete }) => {

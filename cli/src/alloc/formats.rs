@@ -1,6 +1,6 @@
 //! `nvabi alloc formats`: what a device takes for an operation.
 
-use nvabi_devmem::{Device, Hint, Use};
+use nvabi_devmem::{Device, ErrorKind, Hint, Use};
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use serde::Serialize;
 
@@ -24,6 +24,12 @@ pub(crate) fn formats(context: &Context<'_>, args: &AllocFormats) -> Result<Outc
     for device in plan::devices(&found, &args.wanted)? {
         match of_device(device, &args.wanted) {
             Ok(formats) => all.push(formats),
+            // It cannot do this, such as a detail that it does not know: it takes nothing.
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                context.status("Refused", &error.to_string());
+                let of = Use { device: device.info().name.clone(), ..args.wanted.clone() };
+                all.push(Formats { of, formats: Vec::new() });
+            }
             Err(error) => unasked.push(format!("cannot query {}: {error}", device.info().name)),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use nvabi_devmem::{Offer, Prober};
+use nvabi_devmem::{Offer, Prober, Use};
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
@@ -48,6 +48,11 @@ pub(super) fn read(path: &Path) -> Result<Vec<Offer>, Report> {
         let help = r#"an offer is {"use": {"device": "gpu", "operation": "render"}, "sets": [{"constraints": [{"name": "pitch-alignment", "value": 64}], "capabilities": ["LINEAR"]}]}"#;
         Diagnostic::error("alloc-offers", message).help(help).into()
     })
+}
+
+/// Says that a use has an offer already.
+pub(super) fn tell_second(context: &Context<'_>, of: &Use) {
+    context.status("Unused", &format!("another offer of {of}: the first one counts"));
 }
 
 /// By what the text is, so that the error is about what was meant, with its line and column.

@@ -146,7 +146,7 @@ fn tell_unused(context: &Context<'_>, args: &AllocPlan, given: &[Offer]) {
         if !args.asked.uses.contains(of) {
             context.status("Unused", &format!("the offer of {of}: no --use asks for it"));
         } else if given[..at].iter().any(|other| other.of == *of) {
-            context.status("Unused", &format!("another offer of {of}: the first one counts"));
+            offers::tell_second(context, of);
         }
     }
 }
@@ -303,7 +303,7 @@ pub(super) fn devices<'f>(found: &'f Found, wanted: &Use) -> Result<Vec<&'f dyn 
     let message = format!("no device of this machine matches {wanted}");
     Err(Diagnostic::error("alloc-no-device", message)
         .note(format!("this machine has {}", names.join(", ")))
-        .help("`nvabi alloc devices` lists devices; --offers FILE adds devices of other machines")
+        .help("`nvabi alloc devices` lists devices; `plan --offers FILE` adds those of other machines")
         .into())
 }
 
