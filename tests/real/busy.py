@@ -86,6 +86,12 @@ def watch(program):
     return busy, most, own, rows, volts
 
 
+def drawn_beyond(begin, power):
+    """What was drawn since then in mJ, more than such a power draws in that time."""
+    energy, at = begin
+    return pynvml.nvmlDeviceGetTotalEnergyConsumption(device) - energy - power * (time.monotonic() - at)
+
+
 rest, low = shown(), voltage()
 if rest[4] != 1:
     sys.exit(f"at rest the GPU is at {rest}")
@@ -93,6 +99,7 @@ for what, words in ("kernels", [sys.argv[1]]), ("copies", []):
     if what == "copies":
         highest = set_clock() or highest
     script = os.path.join(here, f"{what}.py")
+    begin = pynvml.nvmlDeviceGetTotalEnergyConsumption(device), time.monotonic()
     program = subprocess.Popen([sys.executable, script, *words], stdout=subprocess.DEVNULL)
     busy, most, own, rows, volts = watch(program)
     # It is that of a sample of 200 ms.
@@ -106,6 +113,11 @@ for what, words in ("kernels", [sys.argv[1]]), ("copies", []):
         sys.exit(f"of {highest} MHz the GPU that is busy with {what} was at {busy}, and at rest at {rest}")
     if max(volts, default=0) <= low and low > 0:
         sys.exit(f"at rest {low} mV, with {what} {volts}")
+    # A period at least, and at most all of the time with as much as the card may draw.
+    most = pynvml.nvmlDeviceGetPowerManagementLimit(device)
+    beyond_rest, beyond_all = drawn_beyond(begin, rest[2]), drawn_beyond(begin, most)
+    if beyond_rest < 0.1 * (max(it[2] for it in busy) - rest[2]) or beyond_all > 0:
+        sys.exit(f"{what} drew {beyond_rest} mJ more than at rest, {beyond_all} mJ more than the card may draw")
     # The last of them are after the program.
     drawn = [it.sampleValue.uiVal for it in pynvml.nvmlDeviceGetSamples(device, pynvml.NVML_TOTAL_POWER_SAMPLES, 0)[1]]
     if max(drawn) <= rest[2] or min(drawn) != rest[2] or drawn[-1] != rest[2]:

@@ -2,7 +2,8 @@
 
 Commands come on standard input, one a line. `wait` waits for an event and writes the number of its GPU, its type and
 its data. `look` writes of each GPU the corrected and uncorrected errors of its memory (since the driver was loaded; in
-all), its temperature, and why its clocks are low; or why NVML does not say.
+all), its temperature, and why its clocks are low; or why NVML does not say. `heat` writes of each GPU whether heat ever
+made its clocks low.
 Run by cli/tests/rm_machine/real.rs.
 """
 
@@ -45,6 +46,10 @@ def look(device):
         return str(error)
 
 
+def heat(device):
+    return str(pynvml.nvmlDeviceGetViolationStatus(device, pynvml.NVML_PERF_POLICY_THERMAL).violationTime > 0)
+
+
 def main():
     pynvml.nvmlInit()
     devices = [pynvml.nvmlDeviceGetHandleByIndex(at) for at in range(pynvml.nvmlDeviceGetCount())]
@@ -60,7 +65,8 @@ def main():
         if line.strip() == "wait":
             print(wait(events, addresses), flush=True)
         else:
-            print("; ".join(map(look, devices)), flush=True)
+            asked = heat if line.strip() == "heat" else look
+            print("; ".join(map(asked, devices)), flush=True)
 
 
 main()

@@ -148,6 +148,7 @@ fn a_health_check_hears_of_what_is_injected() {
             assert_eq!(check.wait_for(&uncorrected), "event 1 2 0", "{what}");
             errors = "1 3 1 3";
         }
+        assert_eq!(check.say("heat"), "False; False", "{what}");
         // Heat: the hardware slows down, because of heat; at rest, older versions show no reason.
         for (degrees, is_slow) in [(limit, true), (limit - 1, false)] {
             check.inject(&["temperature", &degrees.to_string()]);
@@ -157,6 +158,7 @@ fn a_health_check_hears_of_what_is_injected() {
             let reasons = u32::from_str_radix(reasons, 16).unwrap();
             assert_eq!(reasons & !1, if is_slow { 0x48 } else { 0 }, "{what}");
         }
+        assert_eq!(check.say("heat"), "False; True", "{what}");
         let asked = "--query-gpu=temperature.gpu,ecc.errors.corrected.volatile.total,\
              ecc.errors.uncorrected.aggregate.total";
         let table = real.smi(&check.lab, &[asked, "--format=csv,noheader", "-i", "1"]);

@@ -35,7 +35,7 @@ const TEXTS: [&str; 3] = ["identity.name", "identity.short_name", "identity.bios
 const LISTS: [&str; 2] = ["classes", "engines"];
 
 /// What the simulator knows of a GPU, by the names that expressions have for it.
-pub(crate) const SIMULATED: [&str; 18] = [
+pub(crate) const SIMULATED: [&str; 20] = [
     "gpu.index",
     "gpu.minor",
     "gpu.domain",
@@ -51,6 +51,8 @@ pub(crate) const SIMULATED: [&str; 18] = [
     "sim.memory_busy",
     "sim.graphics_busy",
     "sim.microseconds",
+    "sim.energy",
+    "sim.heat_time",
     "driver.branch",
     "driver.version",
     "params.size",

@@ -408,6 +408,11 @@ impl Driver {
         loads.map(|it| it.busy_ages(Instant::now())).unwrap_or_default()
     }
 
+    /// For how long a GPU was busy.
+    pub(super) fn busy_time(&self, gpu: usize, now: Instant) -> Duration {
+        self.channels.loads.get(&gpu).map(|it| it.busy_time(now)).unwrap_or_default()
+    }
+
     fn run_channel(&mut self, number: u32, end: Instant) -> bool {
         let Some(channel) = self.channels.all.get_mut(&number) else { return false };
         let (userd, at) = &channel.userd;

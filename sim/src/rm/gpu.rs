@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Instant;
 
 use super::Driver;
 use super::accounts::Accounts;
+use super::energy::Meter;
 use super::interface::Interface;
 use super::mig::Instances;
 use crate::profile::{Datum, Entry, Profile, Scope, evaluate};
@@ -28,6 +30,8 @@ pub(super) struct Gpu {
     pub(super) state: BTreeMap<String, Datum>,
     /// Programs that computed on it, while that is kept.
     pub(super) accounts: Accounts,
+    /// What it has drawn.
+    pub(super) meter: Meter,
     /// The client whose context has it, where only one may.
     pub(super) reservation: Option<u32>,
     /// Clients and subdevices that ask for a clock of the shader cores that ticks as often as can be.
@@ -80,6 +84,7 @@ impl Gpu {
             reservation,
             fast_ticks: BTreeSet::new(),
             accounts: Accounts::default(),
+            meter: Meter::new(Instant::now()),
             instances,
             lists,
             facts,
@@ -234,10 +239,19 @@ impl Driver {
             Some((format!("state.{name}"), Datum::Number(number)))
         });
         let after: Vec<_> = after.collect();
-        self.gpus[gpu].state.extend(after);
         self.gpus[gpu].instances = Instances::default();
         self.gpus[gpu].accounts = Accounts::default();
         self.has_other_entries = true;
+        self.change(gpu, after);
+    }
+
+    /// Values of its state change.
+    pub(super) fn change(&mut self, gpu: usize, values: Vec<(String, Datum)>) {
+        self.read_meter(gpu);
+        if let Some(own) = self.gpus.get_mut(gpu) {
+            own.state.extend(values);
+        }
+        // Who is told of it then may look at once, without a call.
         self.rewrite_records();
     }
 }

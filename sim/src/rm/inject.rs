@@ -141,9 +141,7 @@ impl Driver {
     fn set_state(&mut self, gpu: usize, name: &str, number: i128) -> io::Result<()> {
         // One that the profile lacks would be shown by nothing.
         self.number(gpu, name)?;
-        self.gpus[gpu].state.insert(name.to_owned(), Datum::Number(number));
-        // Who is told of it then may look at once, without a call.
-        self.rewrite_records();
+        self.change(gpu, vec![(name.to_owned(), Datum::Number(number))]);
         Ok(())
     }
 }

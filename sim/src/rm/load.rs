@@ -65,11 +65,13 @@ pub(super) struct Loads {
     since: Instant,
     /// What programs did in the periods in which any did something, by the numbers of both.
     periods: VecDeque<(u64, BTreeMap<u32, Busy>)>,
+    /// How many of these are kept no longer.
+    forgotten: u32,
 }
 
 impl Loads {
     pub(super) fn new(since: Instant) -> Self {
-        Self { since, periods: VecDeque::new() }
+        Self { since, periods: VecDeque::new(), forgotten: 0 }
     }
 
     fn period(&self, now: Instant) -> u64 {
@@ -83,7 +85,9 @@ impl Loads {
         }
         let period = self.period(now);
         if self.periods.back().is_none_or(|(last, _)| *last < period) {
+            let before = self.periods.len();
             self.periods.retain(|(number, _)| number + KEPT >= period);
+            self.forgotten += (before - self.periods.len()) as u32;
             self.periods.push_back((period, BTreeMap::new()));
         }
         if let Some((_, works)) = self.periods.back_mut() {
@@ -115,6 +119,15 @@ impl Loads {
             Some(ended.map_or(Duration::ZERO, |ended| ended + NEXT)..began + NEXT)
         };
         self.periods.iter().filter_map(|(number, _)| ages(number)).collect()
+    }
+
+    /// For how long a GPU was told to be busy until now.
+    pub(super) fn busy_time(&self, now: Instant) -> Duration {
+        let told = |(number, _): &(u64, _)| {
+            let begin = self.since + PERIOD * (*number as u32 + 1);
+            now.saturating_duration_since(begin).min(PERIOD)
+        };
+        PERIOD * self.forgotten + self.periods.iter().map(told).sum::<Duration>()
     }
 
     /// The last so many samples, the newest last. A sample is of one program: those of one period are told as if they
@@ -174,6 +187,8 @@ mod tests {
             |at, age| loads.busy_ages(start + ms(at)).iter().any(|ages| ages.contains(&ms(age)));
         assert!(!busy(199, 0) && busy(200, 0) && !busy(200, 1) && busy(399, 0) && !busy(400, 0));
         assert!(!busy(900, 500) && busy(900, 501) && busy(900, 700) && !busy(900, 701));
+        let time = |at| loads.busy_time(start + ms(at));
+        assert_eq!([199, 230, 400, 900].map(time), [0, 30, 200, 200].map(ms));
         // A turn that began before its period counts as no more than all of it.
         loads.worked(1, Busy::of(ms(510), false), start + ms(1010));
         assert_eq!(shares(&loads, 1200), (10_000, 0));
@@ -205,5 +220,7 @@ mod tests {
         assert_eq!((none.len(), none[0].process), (72, None));
         loads.worked(7, Busy::of(ms(1), true), start + PERIOD * 200);
         assert_eq!(loads.periods.len(), 1);
+        // But not that it was busy.
+        assert_eq!(loads.busy_time(start + PERIOD * 202), PERIOD * 3);
     }
 }

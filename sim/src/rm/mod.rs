@@ -14,6 +14,7 @@ mod capabilities;
 mod channel;
 mod control;
 mod dma_buf;
+mod energy;
 mod events;
 mod external;
 mod failed;

@@ -77,8 +77,12 @@ impl Driver {
         name: &str,
         shares: Option<Shares>,
     ) -> Option<i128> {
+        let is_now = shares.is_none();
         let shares = || shares.unwrap_or_else(|| self.shares(gpu));
         Some(match name {
+            // They are made of other values.
+            "sim.energy" if is_now => i128::from(self.energy(gpu)),
+            "sim.heat_time" if is_now => i128::from(self.heat_time(gpu)),
             "gpu.count" => self.gpus.len() as i128,
             "sim.memory_used" => i128::from(self.used_memory(gpu)),
             "sim.memory_free" => i128::from(self.free_memory(gpu)),
@@ -186,12 +190,8 @@ impl Driver {
             None => None,
         };
         let asked = params.clone();
-        let has_changed = !changes.is_empty();
-        if let Some(own) = self.gpus.get_mut(view.gpu) {
-            own.state.extend(changes);
-        }
-        if has_changed {
-            self.rewrite_records();
+        if !changes.is_empty() {
+            self.change(view.gpu, changes);
         }
         for filled in &case.fields {
             match &filled.with {
