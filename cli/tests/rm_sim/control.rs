@@ -85,6 +85,37 @@ rules! {
         assert_eq!(read(&[TICK], 0, [1, 0]).0, INVALID_PARAM_STRUCT);
     }
 
+    a_gpu_that_drains_takes_nobody {
+        const GPU: u64 = 0x100;
+        let client = Client::new();
+        let drain = |state: u64, flags: u64| {
+            let record = "NV0000_CTRL_GPU_MODIFY_DRAIN_STATE_PARAMS";
+            let mut params = Struct::new(record).with("gpuId", GPU);
+            params.set("newState", state);
+            params.set("flags", flags);
+            ask(&client, "NV0000_CTRL_CMD_GPU_MODIFY_DRAIN_STATE", &mut params)
+        };
+        let drains = || {
+            let record = "NV0000_CTRL_GPU_QUERY_DRAIN_STATE_PARAMS";
+            let mut params = Struct::new(record).with("gpuId", GPU).with("flags", 9);
+            assert_eq!(ask(&client, "NV0000_CTRL_CMD_GPU_QUERY_DRAIN_STATE", &mut params), OK);
+            (params.get("drainState"), params.get("flags"))
+        };
+        assert_eq!([drain(2, 0), drain(1, 1), drain(1, 2)], [INVALID_ARGUMENT, NOT_SUPPORTED, INVALID_ARGUMENT]);
+        assert_eq!(drains(), (0, 0));
+        // Somebody has it: it stays so, and nobody else gets it.
+        let (owner, _, subdevice) = Client::with_device();
+        assert_eq!([drain(1, 0), drain(1, 0)], [OK, IN_USE]);
+        assert_eq!(drains(), (1, 0));
+        let mut name = Struct::new("NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS");
+        assert_eq!(owner.control(subdevice, "NV2080_CTRL_CMD_GPU_GET_NAME_STRING", &mut name), OK);
+        assert_eq!(open("/dev/nvidia0"), Err(libc::EBUSY));
+        let made = client.alloc(client.handle, DEVICE, Some(&mut device_params(0)));
+        assert_eq!(made, Err(INVALID_ARGUMENT));
+        assert_eq!(drain(0, 0), OK);
+        assert!(open("/dev/nvidia0").is_ok());
+    }
+
     only_one_client_reserves_a_gpu_that_is_exclusive {
         const ANYBODY: u64 = 0;
         const EXCLUSIVE: u64 = 3;

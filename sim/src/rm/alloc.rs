@@ -252,6 +252,9 @@ impl Driver {
                 (false, _) => Status::INVALID_CLASS.into(),
             });
         }
+        if self.gpus[gpu].drains() {
+            return Err(Status::INVALID_ARGUMENT.into());
+        }
         let found = self.server.find(client)?;
         let kind = ObjectKind::Device(gpu);
         if found.children(client).any(|(_, object)| object.kind == kind) {

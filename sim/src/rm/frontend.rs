@@ -366,9 +366,9 @@ impl Driver {
     fn status_code(&self, args: &mut Params) -> Result {
         let place = [args.word("domain")?, args.word("bus")?, args.word("slot")?];
         let gpu = self.gpus.iter().find(|gpu| place == [0, gpu.bus(), 0]);
-        let status = match gpu.ok_or(Status::INVALID_ARGUMENT)?.can_be_opened() {
-            true => Status::OK,
-            false => Status::OPERATING_SYSTEM,
+        let status = match gpu.ok_or(Status::INVALID_ARGUMENT)?.refusal() {
+            Some(Errno::EIO) => Status::OPERATING_SYSTEM,
+            _ => Status::OK,
         };
         Ok(args.set("status", status.0)?)
     }
@@ -387,6 +387,9 @@ impl Driver {
                 continue;
             }
             let gpu = self.gpus.iter().position(|gpu| gpu.id() == id).ok_or(Errno::EINVAL)?;
+            if self.gpus[gpu].refusal().is_some() {
+                return Err(Errno::EINVAL.into());
+            }
             found.push(gpu);
         }
         for gpu in &found {

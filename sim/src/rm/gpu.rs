@@ -10,6 +10,7 @@ use super::accounts::Accounts;
 use super::energy::Meter;
 use super::interface::Interface;
 use super::mig::Instances;
+use crate::Errno;
 use crate::profile::{Datum, Entry, Profile, Scope, evaluate};
 use crate::topology::Spot;
 
@@ -182,12 +183,23 @@ impl Gpu {
         self.users > 0
     }
 
-    /// Whether its file can be opened: one that is lost cannot be started again (N/nv.c: `nv_start_device`), and is not
-    /// started while somebody, or persistence, keeps it awake.
-    pub(super) fn can_be_opened(&self) -> bool {
+    /// Why its file cannot be opened (N/nv.c: `nv_open_device`): one that is lost or drains is not started again, and
+    /// one that drains takes no more users where somebody, or persistence, keeps it awake.
+    pub(super) fn refusal(&self) -> Option<Errno> {
         /// NV0080_CTRL_GPU_SW_STATE_PERSISTENCE_ENABLED.
         const PERSISTS: u64 = 1;
-        !self.is_lost || self.is_attached() || self.number("state.persistence") == PERSISTS
+        let is_awake = self.is_attached() || self.number("state.persistence") == PERSISTS;
+        match is_awake {
+            true => self.drains().then_some(Errno::EBUSY),
+            false => (self.is_lost || self.drains()).then_some(Errno::EIO),
+        }
+    }
+
+    /// Whether nobody may begin to use it: `nvidia-smi drain`.
+    pub(super) fn drains(&self) -> bool {
+        /// NV0000_CTRL_GPU_DRAIN_STATE_ENABLED.
+        const ENABLED: u64 = 1;
+        self.number("state.drain") == ENABLED
     }
 
     /// Its bus: each has one of its own.

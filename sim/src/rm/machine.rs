@@ -53,8 +53,8 @@ impl Machine for Driver {
             _ => Vec::new(),
         };
         for gpu in &attached {
-            if !self.gpus[*gpu].can_be_opened() {
-                return Err(Errno::EIO);
+            if let Some(errno) = self.gpus[*gpu].refusal() {
+                return Err(errno);
             }
             self.gpus[*gpu].users += 1;
         }

@@ -337,6 +337,10 @@ impl Driver {
     fn uvm_register(&mut self, caller: Caller<'_>, args: &mut Params) -> Result {
         let gpu = self.gpu_of_uuid(args, "gpu_uuid")?.ok_or(Status::GPU_UUID_NOT_FOUND)?;
         self.need_gpu(Some(gpu))?;
+        // N/nv_uvm_interface.c: `nvUvmInterfaceRegisterGpu`.
+        if self.gpus[gpu].refusal().is_some() {
+            return Err(Status::GENERIC.into());
+        }
         let instance = self.registered_instance(caller, args, gpu)?;
         if !self.uvm_space(caller)?.gpus.insert(gpu) {
             return Err(Status::INVALID_DEVICE.into());
