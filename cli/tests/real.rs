@@ -368,8 +368,10 @@ fn what_a_card_has_can_be_set() {
     const KEPT: &str = "5001\n9501\n9751\n405\n9751\n405\n70 C\n83 C\nNo supported devices\n";
     const SERVER: &str = "set -e; ask() { $0 boost-slider -l | grep -o 'vboost.*[0-9]' | tr -s ' '; }; ask; \
                           $0 boost-slider --vboost 3 >&2; ask; $0 -r >&2; ask; $0 -gtt 70 | grep -o 'not supported'; \
-                          $0 -lmc 100,200 | grep -o 'not supported'";
-    const SLID: &str = "vboost 4 0\nvboost 4 3\nvboost 4 0\nnot supported\nnot supported\n";
+                          $0 -lmc 100,200 | grep -o 'not supported'; slice() { $0 compute-policy -l | grep -o \
+                          'Timeslice.*[a-z]' | tr -s ' '; }; slice; $0 compute-policy --set-timeslice=2 >&2; slice";
+    const SLID: &str = "vboost 4 0\nvboost 4 3\nvboost 4 0\nnot supported\nnot supported\n\
+                        Timeslice Default\nTimeslice Medium\n";
     for real in versions() {
         for (card, script, expected) in [("rtx3090", HOME, KEPT), ("h100", SERVER, SLID)] {
             let smi = real.smi();
@@ -389,12 +391,25 @@ fn samples_and_lanes_are_had() {
     for (real, card) in pairs(&versions, &CARDS.map(|(card, _)| card)) {
         let power = values(&real.ask(card, &["-q", "-d", "POWER"]));
         let of = |name: &str| power.get(&format!("Power Samples/{name}")).map(String::as_str);
-        let mut draws = power.iter().filter(|(name, _)| name.ends_with("Power Draw"));
+        let is_draw = |name: &str| name.ends_with("Power Draw") && !name.contains("Memory");
+        let mut draws = power.iter().filter(|(name, _)| is_draw(name));
         let draw = draws.find(|(_, value)| *value != "N/A").map(|(_, value)| value.as_str());
         let what = format!("{} {card}: {power:#?}", real.version);
         let told = (of("Number of Samples"), of("Duration"));
         assert_eq!(told, (Some("119"), Some("2.36 sec")), "{what}");
         assert_eq!([of("Max"), of("Min"), of("Avg")], [draw; 3], "{what}");
+        let clocks = values(&real.ask(card, &["-q", "-d", "CLOCK"]));
+        for (samples, clock) in [("SM Clock Samples", "SM"), ("Memory Clock Samples", "Memory")] {
+            let of = |name: &str| clocks.get(&format!("{samples}/{name}")).map(String::as_str);
+            let now = clocks.get(&format!("Clocks/{clock}")).map(String::as_str);
+            let told = (of("Number of Samples"), of("Duration"), of("Max"), of("Min"), of("Avg"));
+            assert_eq!(
+                told,
+                (Some("100"), Some("19.80 sec"), now, now, now),
+                "{} {card}",
+                real.version
+            );
+        }
         let has_lanes = real.run::<&str>(&[], &real.smi(), &["--help"]).out.contains(" pci ");
         if !has_lanes {
             continue;
@@ -597,6 +612,10 @@ fn a_card_is_divided() {
             "Successfully destroyed compute instance ID 0 from GPU 0 GPU instance ID 13",
             "Successfully destroyed GPU instance ID 5 from GPU 0",
             "GPU 00000000:01:00.0 was successfully reset.",
+            // How busy it is is not told of a card that can be divided: NVML's documentation.
+            "Gpu : N/A",
+            "Memory : N/A",
+            "Decoder : N/A",
         ] {
             assert!(lines.iter().any(|line| line == expected), "{expected}: {what}");
         }

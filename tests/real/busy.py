@@ -122,6 +122,10 @@ for what, words in ("kernels", [sys.argv[1]]), ("copies", []):
     drawn = [it.sampleValue.uiVal for it in pynvml.nvmlDeviceGetSamples(device, pynvml.NVML_TOTAL_POWER_SAMPLES, 0)[1]]
     if max(drawn) <= rest[2] or min(drawn) != rest[2] or drawn[-1] != rest[2]:
         sys.exit(f"at rest {rest[2]} mW, and {what} drew {drawn}")
+    clocks = pynvml.nvmlDeviceGetSamples(device, pynvml.NVML_PROCESSOR_CLK_SAMPLES, 0)[1]
+    clocks = [it.sampleValue.uiVal for it in clocks]
+    if set(clocks) - {rest[1], highest} or highest not in clocks or clocks[-1] != rest[1]:
+        sys.exit(f"at rest the clock is {rest[1]} MHz, busy {highest} MHz, and with {what} it was {clocks}")
     if not any(memory > 0 for _, memory in own) or any(max(it) > 100 for it in own):
         sys.exit(f"{what} kept the GPU busy by {own}")
     if not any(memory not in ("-", "0") for _, memory in rows):

@@ -14,19 +14,36 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
     Some(match name {
         "NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2" => samples,
         "NV2080_CTRL_CMD_TIMER_GET_GPU_CPU_TIME_CORRELATION_INFO" => times,
-        POWER_SAMPLES => power,
+        POWER_SAMPLES => |driver, target, params| history(driver, target, params, &POWER),
+        CLOCK_SAMPLES => |driver, target, params| history(driver, target, params, &CLOCKS),
         _ => return None,
     })
 }
 
-/// No header names it.
+/// No header names these. What each writes is a head that may be zero, then samples, the oldest first: a time in ns,
+/// and numbers.
 const POWER_SAMPLES: &str = "0x2080a60b";
-/// What it writes: two words that may be zero, then the samples, the oldest first: a time in ns, 4 bytes that nobody
-/// reads, and a power in mW.
-const POWER_HEAD: usize = 8;
-const POWER_SAMPLE: usize = 16;
-/// From one sample to the next: public reports of nvidia-smi have 119 samples of 2.38 s.
-const POWER_STEP: Duration = Duration::from_millis(20);
+const CLOCK_SAMPLES: &str = "0x20809040";
+const HEAD: usize = 8;
+
+/// Samples of what a card does by itself.
+struct Samples {
+    size: usize,
+    /// From one to the next.
+    step: Duration,
+    /// Where its numbers are, which values of the profile they are, and in which part of their unit.
+    numbers: &'static [(usize, &'static str, i128)],
+}
+
+/// In mW. Public reports of nvidia-smi have 119 samples of 2.38 s.
+const POWER: Samples =
+    Samples { size: 16, step: Duration::from_millis(20), numbers: &[(12, "power.now", 1)] };
+/// In kHz. Public reports of older cards have 100 samples of minutes or hours, at no certain times: the step is made up.
+const CLOCKS: Samples = Samples {
+    size: 48,
+    step: Duration::from_millis(200),
+    numbers: &[(16, "clocks.graphics.now", 1000), (36, "clocks.memory.now", 1000)],
+};
 
 /// No process, where an engine did nothing.
 const NOBODY: u32 = u32::MAX;
@@ -34,6 +51,10 @@ const NOBODY: u32 = u32::MAX;
 /// A ring of samples: `tracker` is where the next one comes. Engines for video never do anything.
 fn samples(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
     let gpu = target.kind.gpu().ok_or(Status::INVALID_OBJECT)?;
+    // kern_perf_ctrl.c.
+    if driver.is_mig_enabled(gpu) {
+        return Err(Status::NOT_SUPPORTED.into());
+    }
     let samples = driver.samples(gpu, params.count("samples")?);
     params.set("count", samples.len() as u32)?;
     params.set("tracker", samples.len() as u32)?;
@@ -65,24 +86,31 @@ fn samples(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Res
     Ok(())
 }
 
-/// What a card drew: while it was busy what it draws when it is, else what it draws at rest.
-fn power(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
+/// What a card did until now: while it was busy what it does when it is, else what it does at rest.
+fn history(
+    driver: &mut Driver,
+    target: &Target<'_>,
+    params: &mut Params,
+    kind: &Samples,
+) -> Result {
     let gpu = target.kind.gpu().ok_or(Status::INVALID_OBJECT)?;
-    let drawn = |is_busy| {
-        let shares = if is_busy { Shares::WHOLE } else { Shares::default() };
-        driver.number_at(gpu, "power.now", Some(shares)).unwrap_or(0)
-    };
-    let (busy, rest) = (drawn(true), drawn(false));
-    let count = params.bytes.len().saturating_sub(POWER_HEAD) / POWER_SAMPLE;
+    let numbers = kind.numbers.iter().map(|(at, name, parts)| {
+        let number = |shares| driver.number_at(gpu, name, Some(shares)).unwrap_or(0) * parts;
+        (*at, [Shares::default(), Shares::WHOLE].map(number))
+    });
+    let numbers: Vec<(usize, [i128; 2])> = numbers.collect();
+    let count = params.bytes.len().saturating_sub(HEAD) / kind.size;
     let (now, ages) = (microseconds(), driver.busy_ages(gpu));
     for at in 0..count {
-        let age = POWER_STEP * (count - 1 - at) as u32;
+        let age = kind.step * (count - 1 - at) as u32;
         let time = now.saturating_sub(age.as_micros() as u64) * 1000;
-        let drew = if ages.iter().any(|ages| ages.contains(&age)) { busy } else { rest };
-        let begin = POWER_HEAD + at * POWER_SAMPLE;
+        let is_busy = ages.iter().any(|ages| ages.contains(&age));
+        let begin = HEAD + at * kind.size;
         let range = |offset, size| FieldRange { offset: begin + offset, size, count: 1 };
         params.write(range(0, 8), &Datum::Number(time.into()));
-        params.write(range(12, 4), &Datum::Number(drew));
+        for (at, numbers) in &numbers {
+            params.write(range(*at, 4), &Datum::Number(numbers[usize::from(is_busy)]));
+        }
     }
     Ok(())
 }
