@@ -1329,6 +1329,8 @@ fn nvml_answers_every_function() {
             let seen = real.run(&["--gpu", card], Path::new("python3"), &[&script]);
             let what = format!("{} {card}", real.version);
             assert_eq!(seen.code, Some(0), "{what}: ends with {:?}", seen.out.lines().last());
+            let unknown = seen.diagnostics.iter().filter(|(code, _)| code == "value-not-known");
+            assert_eq!(unknown.collect::<Vec<_>>(), [] as [&(String, String); 0], "{what}");
             let wrong = wrong_statuses(&table, &real.version, card, &seen.out);
             assert!(wrong.is_empty(), "{what}, tests/real/nvml.txt:\n{}", wrong.join("\n"));
             let answered = seen.out.lines().filter(|row| !row.contains("\tARGUMENTS\t")).count();

@@ -28,7 +28,7 @@ LAST = ("nvmlDeviceRemoveGpu", "nvmlDeviceRemoveGpu_v2", "nvmlShutdown")
 SPECIAL = {
     "nvmlErrorString": lambda device: [3],
     "nvmlInitWithFlags": lambda device: [0],
-    "nvmlDeviceGetFieldValues": lambda device: [device, [1, 82, 196]],
+    "nvmlDeviceGetFieldValues": lambda device: [device, [1, 82, 184, 196]],
     "nvmlDeviceClearFieldValues": lambda device: [device, [1]],
     "nvmlDeviceDiscoverGpus": lambda device: [pci(device)],
     "nvmlDeviceQueryDrainState": lambda device: [pci(device)],
