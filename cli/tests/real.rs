@@ -40,6 +40,8 @@ struct Real {
 struct Seen {
     code: Option<i32>,
     out: String,
+    /// What it wrote to standard error, and the simulator too.
+    told: String,
     diagnostics: Vec<(String, String)>,
 }
 
@@ -110,6 +112,7 @@ impl Real {
         Seen {
             code: output.status.code(),
             out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            told: told.into_owned(),
             diagnostics: diagnostics.collect(),
         }
     }
@@ -1244,7 +1247,7 @@ fn programs_keep_a_gpu_busy() {
     for (real, card) in cuda_pairs(&versions, &["l4", "rtx3090", "a100", "h100"]) {
         let script = [real_file("busy.py"), ptx()];
         let seen = real.run(&["--gpu", card], Path::new("python3"), &script);
-        let what = format!("{} {card}: {} {:?}", real.version, seen.out, seen.diagnostics);
+        let what = format!("{} {card}: {}", real.version, seen.told);
         assert_eq!((seen.code, seen.out.as_str()), (Some(0), "devices: 1\n"), "{what}");
         let ours = |code: &str| code != "left-at-exit";
         assert!(!seen.diagnostics.iter().any(|(code, _)| ours(code)), "{what}");

@@ -113,10 +113,11 @@ for what, words in ("kernels", [sys.argv[1]]), ("copies", []):
         sys.exit(f"of {highest} MHz the GPU that is busy with {what} was at {busy}, and at rest at {rest}")
     if max(volts, default=0) <= low and low > 0:
         sys.exit(f"at rest {low} mV, with {what} {volts}")
-    # A period at least, and at most all of the time with as much as the card may draw.
+    # At least what it draws more than at rest in most of the 50 ms before each look that saw it busy, and at most all of
+    # the time as much as the card may draw.
     most = pynvml.nvmlDeviceGetPowerManagementLimit(device)
     beyond_rest, beyond_all = drawn_beyond(begin, rest[2]), drawn_beyond(begin, most)
-    if beyond_rest < 0.1 * (max(it[2] for it in busy) - rest[2]) or beyond_all > 0:
+    if beyond_rest < 0.03 * len(busy) * (max(it[2] for it in busy) - rest[2]) or beyond_all > 0:
         sys.exit(f"{what} drew {beyond_rest} mJ more than at rest, {beyond_all} mJ more than the card may draw")
     # The last of them are after the program.
     drawn = [it.sampleValue.uiVal for it in pynvml.nvmlDeviceGetSamples(device, pynvml.NVML_TOTAL_POWER_SAMPLES, 0)[1]]
