@@ -270,14 +270,17 @@ fn a_programs_own_context_stays_current() {
     let (gpu, heap) = (device("llvmpipe"), device("dma-heap:system"));
     let asked = description(64, 64, vec![use_of(&*gpu, Operation::Render)]);
     let buffer = heap.allocate(&asked).unwrap();
+    // SAFETY: the library is the system's, which the GPU under test has loaded too.
     let egl = unsafe {
         egl::DynamicInstance::<egl::EGL1_5>::load_required_from_filename("libEGL.so.1").unwrap()
     };
     let none = std::ptr::null_mut();
+    // SAFETY: that platform has one display, which is asked for by null.
     let display = unsafe { egl.get_platform_display(SURFACELESS, none, &[egl::ATTRIB_NONE]) };
     let display = display.unwrap();
     egl.initialize(display).unwrap();
     egl.bind_api(egl::OPENGL_ES_API).unwrap();
+    // SAFETY: of no config there is no object.
     let any = unsafe { egl::Config::from_ptr(none) };
     let version = [egl::CONTEXT_CLIENT_VERSION, 2, egl::NONE];
     let context = egl.create_context(display, any, None, &version).unwrap();
@@ -286,6 +289,11 @@ fn a_programs_own_context_stays_current() {
         drop(gpu.import(&buffer).unwrap());
         assert_eq!(egl.get_current_context(), current);
     }
+    // One that is destroyed stays until another is current.
+    egl.make_current(display, None, None, Some(context)).unwrap();
+    egl.destroy_context(display, context).unwrap();
+    drop(gpu.import(&buffer).unwrap());
+    assert_eq!(egl.get_current_context(), Some(context));
     egl.terminate(display).unwrap();
 }
 
