@@ -1539,6 +1539,35 @@ fn local_memory_has_a_lower_and_an_upper_part() {
 }
 
 #[test]
+fn a_load_whose_predicate_does_not_hold_is_zero() {
+    // Where local memory is, for lanes that have any.
+    const LOCAL: u32 = 2 << 24;
+    for (text, predicate, high, reads) in [
+        ("LD.E R0, [R6]", 0, LOCAL, 0..32),
+        ("LD.E R0, [R6], P4", 3, LOCAL, 16..32),
+        ("LD.E R0, [R6], !P4", 11, LOCAL, 0..16),
+        // What would be wrong is not looked at.
+        ("LD.E R0, [R6], !PT", 8, 0, 0..0),
+    ] {
+        let store = 0x387 | ALWAYS | 255 << 24 | 4 << 32 | 8 << 40 | bits(73, 4);
+        let load = 0x980
+            | ALWAYS
+            | 6 << 24
+            | bits(72, 1)
+            | bits(73, 4)
+            | bits(84, 1)
+            | bits(64, predicate);
+        assert_eq!(decode(Arch::Sm80, load, 0).unwrap().to_string(), text);
+        let code = [store, set(6, 8), set(7, high), set(0, 99), load];
+        let lanes = run_all(Arch::Sm80, &code, [LANES, 0, 0]);
+        for (got, lane) in lanes.iter().zip(0..) {
+            let wanted = if reads.contains(&lane) { lane } else { 0 };
+            assert_eq!(got[0], wanted, "{text}, lane {lane}");
+        }
+    }
+}
+
+#[test]
 fn hints_and_fences_do_nothing_that_is_seen() {
     let nothing = |text, word| (text, word | ALWAYS, [1 << 32, 0, 0], None, None, Some(0));
     check(&[

@@ -274,6 +274,8 @@ pub(crate) enum Op {
         parts: u8,
         signed: bool,
         strong: bool,
+        /// Where it does not hold nothing is read, and the result is zero.
+        really: Predicate,
     },
     Store {
         at: Address,

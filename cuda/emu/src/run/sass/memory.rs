@@ -41,12 +41,16 @@ impl Warp<'_> {
         load: &Op,
         mask: u32,
     ) -> Result<(), Box<Mistake>> {
-        let Op::Load { at, to, width, parts, signed, strong } = load else { return Ok(()) };
+        let Op::Load { at, to, width, parts, signed, strong, really } = load else {
+            return Ok(());
+        };
+        let reading = mask & self.holds(*really);
         let size = width * u64::from(*parts);
         let addresses = self.addresses(at);
         if at.space == Space::Shared
             && *width == 4
             && !strong
+            && reading == mask
             && self.words(state, &addresses, *to, size, mask)
         {
             return Ok(());
@@ -56,7 +60,7 @@ impl Warp<'_> {
         let watched = state.grid.memory.shadow().is_some();
         let mut values = [ZEROS; 4];
         let mut checked = None;
-        for lane in lanes_of(mask) {
+        for lane in lanes_of(reading) {
             let target = self.private.locate(state, lane, at.space, addresses[lane], size)?;
             if *strong {
                 wait_for_turn(state, target);

@@ -122,10 +122,6 @@ impl Decoder<'_> {
     }
 
     fn load(&self, to: usize, at: usize, space: Space) -> Decoded<Op> {
-        let predicate = self.predicate(at + 1);
-        if predicate.is_ok_and(|predicate| predicate != Predicate::TRUE) {
-            return Err("a load that depends on a predicate of its own".to_owned());
-        }
         if to > 0 && self.outcome(0)? != TRUE {
             return Err("a load that says in a predicate how it went".to_owned());
         }
@@ -137,6 +133,8 @@ impl Decoder<'_> {
             parts,
             signed,
             strong: self.is_strong(),
+            // Most forms have none.
+            really: self.predicate(at + 1).unwrap_or(Predicate::TRUE),
         })
     }
 
