@@ -123,6 +123,25 @@ fn migrate(fd: Fd, [base, length, flags]: [u64; 3], to: &[u8; 16], semaphore: [u
     uvm(fd, "UVM_MIGRATE", &mut args)
 }
 
+/// A group of pages that move together.
+fn new_group(fd: Fd) -> u64 {
+    let mut args = Struct::new("UVM_CREATE_RANGE_GROUP_PARAMS");
+    assert_eq!(uvm(fd, "UVM_CREATE_RANGE_GROUP", &mut args), OK);
+    args.get("rangeGroupId")
+}
+
+fn join(fd: Fd, group: u64, [base, length]: [u64; 2]) -> u32 {
+    let args = Struct::new("UVM_SET_RANGE_GROUP_PARAMS").with("rangeGroupId", group);
+    let mut args = args.with("requestedBase", base).with("length", length);
+    uvm(fd, "UVM_SET_RANGE_GROUP", &mut args)
+}
+
+fn migrate_group(fd: Fd, group: u64, to: &[u8; 16]) -> u32 {
+    let mut args = Struct::new("UVM_MIGRATE_RANGE_GROUP_PARAMS").with("rangeGroupId", group);
+    args.put("destinationUuid", to);
+    uvm(fd, "UVM_MIGRATE_RANGE_GROUP", &mut args)
+}
+
 /// Migrations, faults of GPUs and replays of those.
 const MOVES: u64 = 1 << 2 | 1 << 3 | 1 << 4;
 
@@ -266,6 +285,13 @@ rules! {
         assert_eq!(migrate(whole, 0, &CPU, base, 0), INVALID_ARGUMENT, "it would wait and tell");
         assert_eq!(migrate(whole, 1, &CPU, base, 5), INVALID_ADDRESS, "no pool of semaphores");
         assert_eq!(migrate(0, 1, &CPU, 0, 0), INVALID_ADDRESS);
+        let group = new_group(fd);
+        let migrate_group = |group, to| migrate_group(fd, group, to);
+        assert_eq!((migrate_group(group, &UUID), migrate_group(group, &CPU)), (OK, OK), "nothing is in it");
+        assert_eq!(migrate_group(group + 1, &CPU), OBJECT_NOT_FOUND);
+        assert_eq!(migrate_group(group, &nobody), INVALID_DEVICE);
+        assert_eq!(join(fd, group + 1, [base, 0x1000]), OBJECT_NOT_FOUND);
+        assert_eq!(join(fd, group, [base, whole + 0x1000]), INVALID_ADDRESS);
         assert_eq!(seen(base + 0x1000), b"managed!");
         // Nothing else has room where it is mapped.
         let external = |at, length| range(fd, "UVM_CREATE_EXTERNAL_RANGE", at, length);
@@ -499,6 +525,14 @@ rules! {
         assert_eq!(move_to(&CPU), OK);
         assert_eq!(told.next(), [2, 1, 1, 0, base, size]);
         assert!(told.is_empty());
+        // A group moves as one, but for the page that has left it.
+        let group = new_group(fd);
+        assert_eq!((join(fd, group, [base, size]), join(fd, 0, [base, page])), (OK, OK));
+        for (to, [from, into]) in [(&UUID, [0, 1]), (&CPU, [1, 0])] {
+            assert_eq!(migrate_group(fd, group, to), OK);
+            assert_eq!(told.next(), [2, 1, from, into, base + page, size - page]);
+        }
+        assert!(told.is_empty());
         // A GPU that copies brings what it touches, with its neighbours, once.
         for (at, is_write) in [(base + 0x1_2000, false), (base + 0x1_3000, true), (base + 0x5_0000, true)] {
             match is_write {
@@ -534,8 +568,10 @@ rules! {
         assert_eq!(told.next()[..5], [3, 2, 1, 1, base + 0x8_0000]);
         assert_eq!(told.next()[..2], [4, 1]);
         assert!(told.is_empty());
-        assert_eq!(counters.map(|at| *seen::<8>(at)).map(u64::from_le_bytes), [0x2_1000, 0x2_1000, 0]);
-        assert_eq!(counters.map(|at| *seen::<8>(at + 8)).map(u64::from_le_bytes), [size, size, 0]);
+        let into = 0x2_1000 + size - page;
+        assert_eq!(counters.map(|at| *seen::<8>(at)).map(u64::from_le_bytes), [into, into, 0]);
+        let out = 2 * size - page;
+        assert_eq!(counters.map(|at| *seen::<8>(at + 8)).map(u64::from_le_bytes), [out, out, 0]);
         assert_eq!(counters.map(|at| *seen::<8>(at + 72)).map(u64::from_le_bytes), [3, 3, 0]);
 
         // Who waits is woken when there is as much as he wants.

@@ -219,22 +219,12 @@ impl Driver {
             0 => None,
             at => Some(self.uvm_space(caller)?.semaphore(at).ok_or(Status::INVALID_ADDRESS)?),
         };
-        let to = match args.bytes_of("destinationUuid")? == CPU {
-            true if args.has("cpuNumaNode") => {
-                is_node(args.get("cpuNumaNode")?)?;
-                Processor::Cpu
-            }
-            true => Processor::Cpu,
-            false => {
-                let gpu = self.registered_gpu(caller, args, "destinationUuid")?;
-                let has_space = self.uvm_space(caller)?.spaces.contains_key(&gpu);
-                if !has_space && flags & NO_GPU_SPACE == 0 {
-                    return Err(Status::INVALID_DEVICE.into());
-                }
-                self.is_reachable(caller, gpu, args, "base")?;
-                Processor::Gpu(gpu)
-            }
-        };
+        let to = self.destination(caller, args, flags & NO_GPU_SPACE == 0)?;
+        match to {
+            Processor::Cpu if args.has("cpuNumaNode") => is_node(args.get("cpuNumaNode")?)?,
+            Processor::Cpu => {}
+            Processor::Gpu(gpu) => self.is_reachable(caller, gpu, args, "base")?,
+        }
         if !is_empty {
             let (base, end) = self.within_managed(caller, args, "base")?;
             self.uvm_space(caller)?.residence.bring(base, end, to);
@@ -245,16 +235,53 @@ impl Driver {
         Ok(())
     }
 
+    /// UVM_MIGRATE_RANGE_GROUP: `uvm_api_migrate_range_group`.
+    pub(super) fn migrate_group(&mut self, caller: Caller<'_>, args: &Params) -> Result {
+        let to = self.destination(caller, args, true)?;
+        let group = args.get("rangeGroupId")?;
+        let uvm = self.uvm_space(caller)?;
+        if !uvm.groups.contains(&group) {
+            return Err(Status::OBJECT_NOT_FOUND.into());
+        }
+        for (base, end) in uvm.residence.of_group(group) {
+            if let Processor::Gpu(gpu) = to {
+                self.reaches(caller, gpu, base, end - base)?;
+            }
+            self.uvm_space(caller)?.residence.bring(base, end, to);
+        }
+        Ok(())
+    }
+
+    /// Where pages are to go; a GPU may have to see the address space.
+    fn destination(
+        &mut self,
+        caller: Caller<'_>,
+        args: &Params,
+        must_see: bool,
+    ) -> Result<Processor> {
+        if args.bytes_of("destinationUuid")? == CPU {
+            return Ok(Processor::Cpu);
+        }
+        let gpu = self.registered_gpu(caller, args, "destinationUuid")?;
+        if must_see && !self.uvm_space(caller)?.spaces.contains_key(&gpu) {
+            return Err(Status::INVALID_DEVICE.into());
+        }
+        Ok(Processor::Gpu(gpu))
+    }
+
     /// UVM_SET_RANGE_GROUP: `uvm_api_set_range_group`.
     pub(super) fn set_range_group(&mut self, caller: Caller<'_>, args: &Params) -> Result {
         /// UVM_RANGE_GROUP_ID_NONE.
         const NONE: u64 = 0;
         is_range(args.get("requestedBase")?, args.get("length")?)?;
-        let group = args.get("rangeGroupId")?;
-        if group != NONE && !self.uvm_space(caller)?.groups.contains(&group) {
+        let group = Some(args.get("rangeGroupId")?).filter(|group| *group != NONE);
+        let uvm = self.uvm_space(caller)?;
+        if group.is_some_and(|group| !uvm.groups.contains(&group)) {
             return Err(Status::OBJECT_NOT_FOUND.into());
         }
-        self.within_managed(caller, args, "requestedBase").map(drop)
+        let (base, end) = self.within_managed(caller, args, "requestedBase")?;
+        self.uvm_space(caller)?.residence.group(base, end, group);
+        Ok(())
     }
 
     /// UVM_PREVENT_MIGRATION_RANGE_GROUPS and UVM_ALLOW_MIGRATION_RANGE_GROUPS: `uvm_range_groups_set_migration_policy`.
@@ -300,7 +327,10 @@ impl Driver {
         args: &Params,
         base: &str,
     ) -> Result {
-        let (base, length) = (args.get(base)?, args.get("length")?);
+        self.reaches(caller, gpu, args.get(base)?, args.get("length")?)
+    }
+
+    fn reaches(&mut self, caller: Caller<'_>, gpu: usize, base: u64, length: u64) -> Result {
         let space = self.uvm_space(caller)?.spaces.get(&gpu);
         match length == 0 || space.is_none_or(|space| space.has(base, length)) {
             true => Ok(()),

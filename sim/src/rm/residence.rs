@@ -121,6 +121,8 @@ struct PageMap {
     accessed_by: BTreeMap<usize, Runs<()>>,
     /// Pages of others that GPUs have faulted on, and see since.
     remote: BTreeMap<usize, Runs<()>>,
+    /// Pages that programs move together, by the number of their group.
+    groups: Runs<u64>,
     /// GPUs that reach each other's memory, the lower number first.
     peers: BTreeSet<(usize, usize)>,
     batches: u32,
@@ -211,9 +213,10 @@ impl Residence {
     /// Forgets what was at some addresses.
     pub(super) fn forget(&self, base: u64, end: u64) {
         let mut pages = self.pages();
-        let PageMap { places, preferred, accessed_by, remote, .. } = &mut *pages;
+        let PageMap { places, preferred, groups, accessed_by, remote, .. } = &mut *pages;
         places.clear(base, end);
         preferred.clear(base, end);
+        groups.clear(base, end);
         accessed_by.values_mut().chain(remote.values_mut()).for_each(|runs| runs.clear(base, end));
     }
 
@@ -233,6 +236,27 @@ impl Residence {
         match is_set {
             true => runs.set(base, end, ()),
             false => runs.clear(base, end),
+        }
+    }
+
+    /// UVM_SET_RANGE_GROUP, or none any more.
+    pub(super) fn group(&self, base: u64, end: u64, group: Option<u64>) {
+        let mut pages = self.pages();
+        match group {
+            Some(group) => pages.groups.set(base, end, group),
+            None => pages.groups.clear(base, end),
+        }
+    }
+
+    /// The pages of a group, in the order of their addresses.
+    pub(super) fn of_group(&self, group: u64) -> Vec<(u64, u64)> {
+        self.pages().groups.of(group)
+    }
+
+    /// UVM_DESTROY_RANGE_GROUP.
+    pub(super) fn ungroup(&self, group: u64) {
+        for (base, end) in self.of_group(group) {
+            self.group(base, end, None);
         }
     }
 
@@ -453,6 +477,23 @@ mod tests {
             let case = format!("{from:?} {preferred:?} {is_accessed} {are_peers}");
             assert_eq!(after(from, preferred, is_accessed, are_peers), Some(to), "{case}");
         }
+    }
+
+    #[test]
+    fn pages_leave_their_group() {
+        let residence = Residence::default();
+        let (base, end) = RANGE;
+        residence.group(base, end, Some(1));
+        residence.group(base, base + PAGE, None);
+        residence.group(end - PAGE, end, Some(2));
+        residence.forget(base + 4 * PAGE, base + 5 * PAGE);
+        let left = [(base + PAGE, base + 4 * PAGE), (base + 5 * PAGE, end - PAGE)];
+        assert_eq!(residence.of_group(1), left);
+        residence.ungroup(1);
+        assert_eq!(
+            (residence.of_group(1), residence.of_group(2)),
+            (vec![], vec![(end - PAGE, end)])
+        );
     }
 
     #[test]

@@ -237,10 +237,14 @@ impl Driver {
                 space.groups.insert(space.last_group);
                 Ok(args.set("rangeGroupId", space.last_group)?)
             }
-            "UVM_DESTROY_RANGE_GROUP" => match space.groups.remove(&args.get("rangeGroupId")?) {
-                true => Ok(()),
-                false => Err(Status::OBJECT_NOT_FOUND.into()),
-            },
+            "UVM_DESTROY_RANGE_GROUP" => {
+                let group = args.get("rangeGroupId")?;
+                if !space.groups.remove(&group) {
+                    return Err(Status::OBJECT_NOT_FOUND.into());
+                }
+                space.residence.ungroup(group);
+                Ok(())
+            }
             "UVM_REGISTER_GPU" => self.uvm_register(caller, args),
             "UVM_UNREGISTER_GPU" => self.uvm_unregister(caller, args),
             "UVM_REGISTER_GPU_VASPACE" => self.register_gpu_space(caller, args),
@@ -269,6 +273,7 @@ impl Driver {
             // What happens is told at once.
             "UVM_TOOLS_FLUSH_EVENTS" => Ok(()),
             "UVM_MIGRATE" => self.migrate(caller, args),
+            "UVM_MIGRATE_RANGE_GROUP" => self.migrate_group(caller, args),
             "UVM_SET_RANGE_GROUP" => self.set_range_group(caller, args),
             "UVM_PREVENT_MIGRATION_RANGE_GROUPS" | "UVM_ALLOW_MIGRATION_RANGE_GROUPS" => {
                 self.set_migration(caller, args)
