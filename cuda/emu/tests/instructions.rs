@@ -1492,6 +1492,46 @@ fn a_converged_branch_is_taken_by_all_or_none() {
     }
 }
 
+/// Lanes that run together go where all of them do, or where any of them does.
+#[test]
+fn a_uniform_branch_is_taken_by_all_or_none() {
+    // Behind the next instruction.
+    let branch = 0x947 | bits(16, 4) | bits(32, 1) | bits(87, 7);
+    let any = branch | bits(84, 1);
+    for (text, word, sources, taken) in [
+        ("@P4 BRA.U 0x20", branch | 4 << 12, LANES, false),
+        ("@P4 BRA.U 0x20", branch | 4 << 12, 16, true),
+        ("@P4 BRA.U.ANY 0x20", any | 4 << 12, LANES, true),
+        ("@P4 BRA.U.ANY 0x20", any | 4 << 12, 0, false),
+        ("BRA.U.ANY 0x20", any | ALWAYS, 0, true),
+    ] {
+        assert_eq!(decode(Arch::Sm90, word, 0).unwrap().to_string(), text, "{word:#034x}");
+        let lanes = run_all(Arch::Sm90, &[word, set(0, 7)], [sources, 0, 0]);
+        let wanted = if taken { 0 } else { 7 };
+        assert!(lanes.iter().all(|[value, ..]| *value == wanted), "{text}: {lanes:?}");
+    }
+}
+
+/// Two registers are compared with those of the first lane.
+#[test]
+fn lanes_that_differ_in_either_register_are_joined() {
+    let first = |from: u128| 0x3c2 | ALWAYS | from << 24 | 4 << 16;
+    let joined = |from: u128| 0x2ca | ALWAYS | from << 24 | 5 << 16 | bits(84, 1);
+    for (sources, wanted) in
+        [([LANES, 0], (|lane| lane != 0) as fn(u32) -> bool), ([0, 3], |_| false)]
+    {
+        for [one, other] in [[4, 6], [6, 4]] {
+            let code = [first(one), joined(other)];
+            let text = format!("R2UR.OR P0, UR5, R{other}");
+            assert_eq!(decode(Arch::Sm80, code[1], 0).unwrap().to_string(), text);
+            let lanes = run_all(Arch::Sm80, &code, [sources[0], sources[1], 0]);
+            for (got, lane) in lanes.iter().zip(0..) {
+                assert_eq!(got[2], wanted(lane).into(), "{text}, lane {lane}");
+            }
+        }
+    }
+}
+
 /// A function saves a barrier that others wait at, and uses it for those that called.
 #[test]
 fn a_saved_barrier_is_another_one() {

@@ -141,6 +141,29 @@ impl Predicate {
     pub(crate) const FALSE: Self = Self { number: TRUE, negated: true, uniform: false };
 }
 
+/// Which lanes of those that run together take a branch, where it is not for all of them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Takers {
+    /// Those for which it is.
+    Each,
+    /// All where it is for all, or none.
+    All,
+    /// All where it is for any, or none.
+    Any,
+}
+
+impl Takers {
+    /// Of the lanes that run together those that go, where it is for some of them.
+    pub(crate) fn among(self, together: u32, lanes: u32) -> u32 {
+        match self {
+            Self::Each => lanes,
+            Self::All if lanes == together => together,
+            Self::Any if lanes != 0 => together,
+            Self::All | Self::Any => 0,
+        }
+    }
+}
+
 /// Where 32 bits come from.
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
@@ -345,8 +368,7 @@ pub(crate) enum Op {
     Branch {
         target: u32,
         when: Predicate,
-        /// Whether the lanes that run go only where all of them do.
-        whole: bool,
+        takers: Takers,
     },
     /// Where lanes of the mask in a uniform register are not all there, or where they are.
     BranchDiverged {
@@ -359,8 +381,7 @@ pub(crate) enum Op {
         base: u64,
         to: [Source; 2],
         when: Predicate,
-        /// Taken by all lanes that are there, or by none.
-        whole: bool,
+        takers: Takers,
     },
     Exit {
         when: Predicate,
@@ -461,7 +482,9 @@ pub(crate) enum Op {
     ToUniform {
         to: u8,
         from: u8,
+        /// A predicate of the lanes that have another value; where it joins, of those for which it held before as well.
         others: u8,
+        joins: bool,
     },
     /// What space a generic address is in.
     QuerySpace {

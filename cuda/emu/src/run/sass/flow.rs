@@ -131,9 +131,8 @@ impl Warp<'_> {
 
     pub(super) fn flow(&mut self, op: &Op, mask: u32) -> Result<(), Box<Mistake>> {
         match op {
-            Op::Jump { base, to, when, whole } => {
-                let lanes = mask & self.holds(*when);
-                let taken = if *whole && lanes != self.now.mask { 0 } else { lanes };
+            Op::Jump { base, to, when, takers } => {
+                let taken = takers.among(self.now.mask, mask & self.holds(*when));
                 self.jump(*base, to, taken)
             }
             Op::SetBarrier { barrier } => {

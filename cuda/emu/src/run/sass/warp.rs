@@ -210,9 +210,8 @@ impl<'a> Warp<'a> {
             return Ok(None);
         }
         match &instruction.op {
-            Op::Branch { target, when, whole } => {
-                let all = mask & self.holds(*when);
-                let taken = if *whole && all != active { 0 } else { all };
+            Op::Branch { target, when, takers } => {
+                let taken = takers.among(active, mask & self.holds(*when));
                 let is_conditional =
                     [instruction.guard, *when].iter().any(|it| *it != Predicate::TRUE);
                 if is_conditional {

@@ -6,7 +6,7 @@ use super::super::{Mistake, mistake, printf};
 use super::warp::Warp;
 use crate::program::{Shuffle, Vote};
 use crate::report::FindingKind;
-use crate::sass::{Builtin, Op, Operand, Predicate, Row, add_with_signs};
+use crate::sass::{Builtin, Op, Operand, Predicate, Row, Takers, add_with_signs};
 
 /// Where calls have their arguments, results and return address.
 mod call {
@@ -60,13 +60,18 @@ impl Warp<'_> {
                 let sum = add_with_signs(self.value(a), self.value(b), signs, *add);
                 self.write(*to, &sum, mask);
             }
-            Op::ToUniform { to, from, others } => {
+            Op::ToUniform { to, from, others, joins } => {
                 let values = *self.row(*from);
                 let value = values[mask.trailing_zeros() as usize & 31];
                 self.now.set(*to, value);
                 let differ = |lane: &usize| values[*lane] != value;
                 let differing = lanes_of(mask).filter(differ).fold(0, |all, lane| all | 1 << lane);
-                self.write_predicate(*others, differing, mask);
+                let (number, negated, uniform) = (*others, false, false);
+                let before = match joins {
+                    true => self.holds(Predicate { number, negated, uniform }),
+                    false => 0,
+                };
+                self.write_predicate(*others, before | differing, mask);
             }
             Op::BarrierResult { to, outcome } => {
                 let (value, holds) = (self.result, self.result != 0);
@@ -188,7 +193,7 @@ impl Warp<'_> {
         }
         let to = [call::RETURN, call::RETURN + 1].map(crate::sass::Source::Register);
         let when = crate::sass::Predicate::TRUE;
-        let back = Op::Jump { base: 0, to, when, whole: false };
+        let back = Op::Jump { base: 0, to, when, takers: Takers::Each };
         self.flow(&back, mask)
     }
 

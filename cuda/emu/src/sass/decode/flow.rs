@@ -3,7 +3,7 @@
 use nvabi_sass::{Modifier, Op as Name, Value};
 
 use super::{Decoded, Decoder, Kind, Op};
-use crate::sass::{Arrival, LaneBits, LaneSet, Operand, Predicate, Source};
+use crate::sass::{Arrival, LaneBits, LaneSet, Operand, Predicate, Source, Takers};
 
 /// What is added to an address that is whole.
 const NOWHERE: [Source; 2] = [Source::Register(super::ZERO), Source::Register(super::ZERO)];
@@ -18,7 +18,7 @@ impl Decoder<'_> {
                 let next = self.instruction.address as i64 + 16;
                 let base = self.base().wrapping_add_signed(next);
                 let base = base.wrapping_add(self.number(2)?);
-                Ok(Op::Jump { base, to: self.long(1)?, when: when()?, whole: false })
+                Ok(Op::Jump { base, to: self.long(1)?, when: when()?, takers: Takers::Each })
             }
             JMP => self.jump(),
             CALL | RET => self.call(),
@@ -110,12 +110,8 @@ impl Decoder<'_> {
         let last = self.count() - 1;
         let target = self.place(self.address_of(last)?)?;
         let (diverged, converged) = (self.has(Modifier::DIV), self.has(Modifier::CONV));
-        if self.has(Modifier::ANY) {
-            return Err("a branch of all lanes where one takes it is not run here".to_owned());
-        }
         if !diverged && !converged {
-            let whole = self.has(Modifier::U);
-            return Ok(Op::Branch { target, when: self.predicate(0)?, whole });
+            return Ok(Op::Branch { target, when: self.predicate(0)?, takers: self.takers()? });
         }
         let mask = match self.operand(1)?.value {
             Value::Uniform(number) => Some((number, self.operand(1)?.inverted)),
@@ -128,10 +124,19 @@ impl Decoder<'_> {
         if [Modifier::DIV, Modifier::CONV].iter().any(|word| self.has(*word)) {
             return Err("only lanes by themselves, or all of them, jump here".to_owned());
         }
-        let (when, whole) = (self.predicate(0)?, self.has(Modifier::U));
+        let (when, takers) = (self.predicate(0)?, self.takers()?);
         match self.number(1) {
-            Ok(base) => Ok(Op::Jump { base, to: NOWHERE, when, whole }),
-            Err(_) => Ok(Op::Jump { base: 0, to: self.long(1)?, when, whole }),
+            Ok(base) => Ok(Op::Jump { base, to: NOWHERE, when, takers }),
+            Err(_) => Ok(Op::Jump { base: 0, to: self.long(1)?, when, takers }),
+        }
+    }
+
+    fn takers(&self) -> Decoded<Takers> {
+        match (self.has(Modifier::U), self.has(Modifier::ANY)) {
+            (false, false) => Ok(Takers::Each),
+            (true, false) => Ok(Takers::All),
+            (true, true) => Ok(Takers::Any),
+            (false, true) => Err("lanes by themselves go where one does".to_owned()),
         }
     }
 
@@ -140,15 +145,15 @@ impl Decoder<'_> {
         if self.count() == 2 {
             if self.has(Modifier::REL) {
                 let target = self.place(self.address_of(1)?)?;
-                return Ok(Op::Branch { target, when, whole: false });
+                return Ok(Op::Branch { target, when, takers: Takers::Each });
             }
-            return Ok(Op::Jump { base: self.number(1)?, to: NOWHERE, when, whole: false });
+            return Ok(Op::Jump { base: self.number(1)?, to: NOWHERE, when, takers: Takers::Each });
         }
         let base = match self.operand(2)?.value {
             Value::Target(address) => self.base().wrapping_add_signed(address),
             _ => self.number(2)?,
         };
-        Ok(Op::Jump { base, to: self.long(1)?, when, whole: false })
+        Ok(Op::Jump { base, to: self.long(1)?, when, takers: Takers::Each })
     }
 
     fn sync(&self) -> Decoded<Op> {

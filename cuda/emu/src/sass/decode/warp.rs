@@ -24,11 +24,11 @@ impl Decoder<'_> {
             MATCH => self.equal(),
             REDUX => self.reduce(),
             SHFL => self.shuffle(),
-            R2UR if self.has(Modifier::OR) => Err("lanes are not joined here".to_owned()),
             R2UR => Ok(Op::ToUniform {
                 to: self.uniform_register(1)?,
                 from: self.register(2)?,
                 others: self.outcome(0)?,
+                joins: self.has(Modifier::OR),
             }),
             ELECT => self.elect(),
             B2R => Ok(Op::BarrierResult { to: self.register(0)?, outcome: self.outcome(1)? }),
