@@ -6,7 +6,7 @@ import struct
 
 from program import Program
 
-# Names that CUDA 13 has no more, and what takes their place. Members of cudaDeviceProp are only printed.
+# Names that CUDA 13 has no more, and what takes their place there. Members of cudaDeviceProp are only printed.
 OLD = [
     "-DcudaThreadSynchronize=cudaDeviceSynchronize", "-DcudaThreadExit=cudaDeviceReset", "-DclockRate=minor",
     "-DdeviceOverlap=asyncEngineCount", "-DcomputeMode=integrated",
@@ -190,13 +190,14 @@ FAILS_WITH = {"lud": "dismatch", "huffman": "FAIL!"}
 
 
 def programs(root, options):
-    return [program(root / "cuda", options, *row) for row in LIST]
+    has_old = "clockRate" in (options.cuda / "include/driver_types.h").read_text()
+    return [program(root / "cuda", options, [] if has_old else OLD, *row) for row in LIST]
 
 
-def program(root, options, name, folder, sources, flags, arguments, inputs):
+def program(root, options, old, name, folder, sources, flags, arguments, inputs):
     binary = "nvabi-" + "".join(letter if letter.isalnum() else "-" for letter in name)
     copies = {source: (source.removeprefix("small-"), ITERATIONS) for source in sources if source.startswith("small-")}
-    build = [*FLAGS, *options.machine.code, *OLD, *flags, *sources, "-o", binary, *options.libraries, "-lcuda"]
+    build = [*FLAGS, *options.machine.code, *old, *flags, *sources, "-o", binary, *options.libraries, "-lcuda"]
     inputs = {path: with_folder(write) for path, write in inputs.items()}
     fails_with = FAILS_WITH.get(name, "")
     return Program(name, root / folder, binary, [build], arguments, inputs, copies, fails_with=fails_with)
