@@ -22,7 +22,6 @@ NAMES = {
 # What samples that compute for long are called with, and what is set to less in the sources of those that do not ask.
 SMALL_MATRIX = ["-file=../cuSolverSp_LowlevelQR/lap2D_5pt_n32.mtx"]
 ARGUMENTS = {
-    "cuSolverDn_LinearSolver": SMALL_MATRIX,
     "cuSolverRf": SMALL_MATRIX,
     "cuSolverSp_LinearSolver": [*SMALL_MATRIX, "-R=lu"],
     "cuSolverSp_LowlevelCholesky": SMALL_MATRIX,
@@ -46,7 +45,6 @@ WITHOUT_DISPLAY = {
     "bilateralFilter": ["-radius=5", "-file=ref_05.ppm"],
     "bindlessTexture": ["-file=ref_bindlessTexture.bin"],
     "boxFilter": ["-radius=14", "-file=ref_14.ppm"],
-    "fluidsGL": ["-file=ref_fluidsGL.ppm"],
     "FunctionPointers": ["-mode=2", "-file=ref_shared.pgm"],
     "imageDenoising": ["-kernel=1", "-file=ref_knn.ppm"],
     "Mandelbrot": ["-mode=0", "-file=Mandelbrot_fp32.ppm"],
