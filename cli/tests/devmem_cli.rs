@@ -504,6 +504,28 @@ fn a_second_offer_of_a_use_is_told() {
     }
 }
 
+/// What nobody here can try is wrong all the same where an image has no such planes.
+#[test]
+fn files_are_as_many_as_planes() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("offer.json");
+    for (files, format, code) in [(1, "XR24", 0), (2, "NV12", 0), (5, "XR24", 1), (3, "NV12", 1)] {
+        let offer = json!({
+            "use": { "device": "d", "operation": "scanout" },
+            "sets": [{
+                "constraints": [{ "name": "files", "value": files }],
+                "capabilities": ["LINEAR"],
+            }],
+        });
+        fs::write(&file, offer.to_string()).unwrap();
+        let path = file.to_str().unwrap();
+        let planned = nvabi(&["plan", "--offers", path, "--use", "d:scanout", "64x64", format]);
+        assert_eq!(planned.status.code(), Some(code), "{files} {format}: {}", err(&planned));
+        let told = out(&planned).contains(&format!("  {files} files for "));
+        assert_eq!(told, code == 1, "{}", out(&planned));
+    }
+}
+
 /// The schema of offers and the command agree on what is one.
 #[test]
 fn offers_are_what_their_schema_says() {

@@ -5,9 +5,9 @@ use std::fmt::{self, Write as _};
 
 use nvabi_devmem::drivers::Found;
 use nvabi_devmem::{
-    Buffer, CapabilitySet, Derived, Description, Device, ErrorKind, Image, Layout, LayoutError,
-    MODIFIER_INVALID, Made, Offer, Operation, Prober, Proof, Refusal, Usage, Use, layout_of, plan,
-    solve,
+    Buffer, CapabilitySet, ConstraintName, Derived, Description, Device, ErrorKind, Image, Layout,
+    LayoutError, MODIFIER_INVALID, Made, Offer, Operation, Prober, Proof, Refusal, Usage, Use,
+    layout_of, plan, solve,
 };
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use serde::Serialize;
@@ -416,6 +416,10 @@ fn attempt(
                 continue;
             }
         };
+        if let Some(what) = wrong_files(set, &layout) {
+            reasons.push((what, true));
+            continue;
+        }
         let description = Description {
             usage: usage.clone(),
             set: set.clone(),
@@ -456,6 +460,14 @@ fn attempt(
         Plan { usage, set, layout, allocator, proofs, others: sets, complete, refusals, no_layout },
         buffer,
     ))
+}
+
+/// Planes are in one file, or in one each. Of a layout that is open, who lays it out says how many there are.
+fn wrong_files(set: &CapabilitySet, layout: &Layout) -> Option<String> {
+    let files = set.constraint(ConstraintName::FILES).unwrap_or(1);
+    let planes = layout.planes.len() as u64;
+    (files != 1 && files != planes && !layout.is_open())
+        .then(|| format!("{files} files for {planes} planes"))
 }
 
 fn words(usage: &Usage) -> String {
