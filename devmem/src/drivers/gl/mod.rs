@@ -52,6 +52,23 @@ struct Node {
     device: gbm::Device,
 }
 
+impl Node {
+    fn draws(&self, picture: &Picture, buffer: &Buffer) -> Result<()> {
+        let Description { usage, layout, .. } = buffer.description();
+        let listed = self.display.modifiers(usage.image.format)?;
+        let listed = listed.iter().filter(|known| known.modifier != MODIFIER_INVALID);
+        match listed.clone().find(|known| known.modifier == layout.modifier) {
+            Some(known) if known.draws => Ok(()),
+            Some(_) => Err(Error::unsupported(format!(
+                "EGL lists {} with {} to be sampled alone",
+                usage.image.format,
+                Capability::modifier(layout.modifier)
+            ))),
+            None => self.display.draw(picture),
+        }
+    }
+}
+
 impl Gpu {
     fn open(path: &Path, gbm: &Arc<Gbm>, egl: &Arc<Egl>) -> Result<Self> {
         let device = gbm::Device::new(gbm.clone(), open(path)?)?;
@@ -139,14 +156,15 @@ impl Device for Gpu {
         }
     }
 
-    /// Makes an `EGLImage` of the memory as it is described, and a framebuffer of that where it is to be drawn.
+    /// Makes an `EGLImage` of the memory as it is described. What is to be drawn is what EGL lists for that; where it
+    /// does not say, a framebuffer is made of the image.
     fn import(&self, buffer: &Buffer) -> Result<Box<dyn Import>> {
         let node = self.node();
         let picture = node.display.import(buffer)?;
         let mut uses = buffer.description().usage.uses.iter();
         let draws = |of: &Use| of.device == self.info.name && of.operation == Operation::Render;
         if uses.any(draws) {
-            if let Err(refused) = node.display.draw(&picture) {
+            if let Err(refused) = node.draws(&picture, buffer) {
                 node.display.forget(picture);
                 return Err(refused);
             }
