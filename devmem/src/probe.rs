@@ -60,8 +60,6 @@ pub enum Tried {
     Own,
     /// Memory of another node of the same GPU.
     Sibling,
-    /// Memory of another device, which may be in one piece.
-    Another,
 }
 
 impl fmt::Display for Tried {
@@ -71,7 +69,6 @@ impl fmt::Display for Tried {
             Self::OnePiece => "memory in one piece",
             Self::Own => "its own memory",
             Self::Sibling => "memory of another node of its GPU",
-            Self::Another => "memory of another device",
         })
     }
 }
@@ -215,20 +212,18 @@ impl Prober {
         description: &Description,
         devices: &[Box<dyn Device>],
     ) -> std::result::Result<Answer, (Error, Vec<Refusal>)> {
+        // What else the device is to do is another question.
+        let is_asked = |of: &&Use| of.device == device.info().name && of.operation == operation;
+        let mut asked = description.clone();
+        asked.usage.uses = asked.usage.uses.iter().filter(is_asked).cloned().collect();
+        let description = &asked;
         let question = Question::new(device.info(), operation, description, devices);
         if let Some(known) = self.answers().recall(&question) {
             return Ok(known);
         }
         let of = Use::new(device.info().name.clone(), operation);
-        let mut trial = Trial {
-            of,
-            device,
-            description,
-            refusals: Vec::new(),
-            passing: None,
-            lacking: None,
-            had_one_piece: false,
-        };
+        let mut trial =
+            Trial { of, device, description, refusals: Vec::new(), passing: None, lacking: None };
         let found = trial.run(self, devices);
         let passing = trial.passing.take().or(trial.lacking.take());
         let refusals = trial.refusals;
@@ -388,14 +383,9 @@ impl Prober {
         }
         let mut refusals: Vec<(Vec<String>, String)> = Vec::new();
         let mut makers: Vec<&dyn Device> = allocators(&description, devices).collect();
-        // Stable: others stay in the order of their costs. A device that is to take no part is asked last.
+        // Stable: others stay in the order of their costs.
         let place = |name: &String| self.preferred.iter().position(|known| known == name);
-        let is_user = |name: &String| uses.iter().any(|of| of.device == *name);
-        makers.sort_by_key(|device| {
-            let name = &device.info().name;
-            let is_stranger = makes_as_it_sees_fit(*device) && !is_user(name);
-            (place(name).unwrap_or(usize::MAX), is_stranger)
-        });
+        makers.sort_by_key(|device| place(&device.info().name).unwrap_or(usize::MAX));
         for allocator in makers {
             let by = allocator.info().name.clone();
             let tried = |asked| all_try && memory::is_tried(asked, &needed, is_mapped);
@@ -558,8 +548,6 @@ struct Trial<'t> {
     passing: Option<Error>,
     /// The same of who was to make memory for it.
     lacking: Option<Error>,
-    /// Whether memory could be had that is certainly in one piece.
-    had_one_piece: bool,
 }
 
 /// What is asked for where a device takes no scattered memory.
@@ -601,9 +589,7 @@ impl Trial<'_> {
         if !tried {
             return self.own_or_unknown();
         }
-        let needs = self.of_another(prober, devices);
-        let needs = needs.or_else(|| self.own(devices).map(|maker| vec![maker]));
-        needs.map_or(Found::TakesNothing, Found::Needs)
+        self.own(devices).map_or(Found::TakesNothing, |maker| Found::Needs(vec![maker]))
     }
 
     /// Memory of others, scattered and in one piece.
@@ -630,54 +616,11 @@ impl Trial<'_> {
             return Found::Needs(Vec::new());
         }
         if let Some(whole) = self.whole(&asking_for(description, ONE_PIECE), prober, devices) {
-            self.had_one_piece = true;
             if self.takes(Tried::OnePiece, &whole) {
                 return Found::Needs(vec![ONE_PIECE]);
             }
         }
         Found::TakesNothing
-    }
-
-    /// Memory that other devices make as they see fit, where none is known to be in one piece: what refuses scattered
-    /// memory with the same rows and takes theirs needs one piece, as they do, and not its own.
-    fn of_another(
-        &mut self,
-        prober: &Prober,
-        devices: &[Box<dyn Device>],
-    ) -> Option<Vec<Constraint>> {
-        if self.had_one_piece || self.passing.is_some() {
-            return None;
-        }
-        let (own, operation) = (self.device.info(), self.of.operation);
-        let is_another = |other: &&dyn Device| {
-            let info = other.info();
-            let is_sibling = own.owner().is_some_and(|own| info.owner() == Some(own));
-            info.name != own.name
-                && !is_sibling
-                && makes_as_it_sees_fit(*other)
-                && prober.foreign.untouchable(info, own, operation).is_none()
-        };
-        let told = self.refusals.len();
-        for (coarser, description) in pitches(self.description) {
-            let Some(smaller) = at_most(&description, (prober.foreign.most)()) else { break };
-            for other in allocators(&smaller, devices).filter(is_another) {
-                let made = made_to_try(other, &smaller, |it| memory::is_of_memory(it.name));
-                match made {
-                    // Who chooses layouts may have made other rows, which prove something else.
-                    Ok(memory) if rows(&memory.description().layout) != rows(&smaller.layout) => {}
-                    Ok(memory) if self.takes(Tried::Another, &memory) => {
-                        return Some(std::iter::once(ONE_PIECE).chain(coarser).collect());
-                    }
-                    Err(error) if error.is_passing() => {
-                        self.lacks(Tried::Another, &smaller.layout, error);
-                    }
-                    _ => {}
-                }
-            }
-        }
-        // What it said to the first is enough.
-        self.refusals.truncate(told + 1);
-        None
     }
 
     /// Memory in one piece, of which that is known: other memory proves nothing.
@@ -837,11 +780,6 @@ fn made(device: &dyn Device, description: &Description) -> Result<Buffer> {
         1 => device.allocate(description),
         _ => device.allocate_files(description),
     }
-}
-
-/// Where the rows of each plane begin, and how far they are apart.
-fn rows(layout: &Layout) -> Vec<(u64, u64)> {
-    layout.planes.iter().map(|plane| (plane.offset, plane.pitch)).collect()
 }
 
 /// Whether it makes memory of which nobody knows what it is like.
@@ -1489,6 +1427,28 @@ mod tests {
     }
 
     #[test]
+    fn a_trial_is_of_one_use() {
+        let panel = Panel(fake("panel", any, 0));
+        let mut asked = description(&["panel", "panel"]);
+        asked.usage.uses[1].operation = Operation::Scanout;
+        let (prober, devices) = (prober(4), Vec::new());
+        let needs = |operation| prober.needs(&panel, operation, &asked, &devices).is_ok();
+        assert_eq!([Operation::Capture, Operation::Scanout].map(needs), [true, false]);
+    }
+
+    #[test]
+    fn an_answer_is_of_the_makers_that_there_were() {
+        let camera = fake("camera", whole_alone, 0);
+        let heap: Vec<Box<dyn Device>> = vec![fake("heap", any, u64::MAX)];
+        let prober = prober(4);
+        let needs = |devices: &[Box<dyn Device>]| {
+            prober.needs(&*camera, Operation::Capture, &description(&[]), devices).ok()
+        };
+        let answers = [&[][..], &heap, &[]].map(needs);
+        assert_eq!(answers, [None, Some(vec![ONE_PIECE]), None]);
+    }
+
+    #[test]
     fn a_proof_is_of_the_use_that_was_tried() {
         let devices: Vec<Box<dyn Device>> =
             vec![fake("heap", any, u64::MAX), Box::new(Panel(fake("panel", any, 0)))];
@@ -1560,130 +1520,6 @@ mod tests {
             (by.as_str(), as_made.set.constraint(ConstraintName::CONTIGUOUS)),
             ("heap", Some(1))
         );
-    }
-
-    /// A device whose memory is in one piece, of which nobody knows.
-    struct Carved(Box<Fake>);
-
-    impl Device for Carved {
-        fn info(&self) -> &DeviceInfo {
-            self.0.info()
-        }
-
-        fn sets(&self, image: &Image, operation: Operation) -> Result<Vec<CapabilitySet>> {
-            self.0.sets(image, operation)
-        }
-
-        fn memory(&self) -> Option<Memory> {
-            Some(Memory::UNKNOWN)
-        }
-
-        fn allocate(&self, description: &Description) -> Result<Buffer> {
-            Memory::UNKNOWN.serves_of(Some(self.info()), description)?;
-            plain(description, true)
-        }
-
-        fn import(&self, buffer: &Buffer) -> Result<Box<dyn Import>> {
-            self.0.import(buffer)
-        }
-    }
-
-    /// As a camera and a display that need one piece, on a machine without a heap of such memory.
-    #[test]
-    fn devices_that_need_one_piece_take_it_of_each_other() {
-        let carved = |name, node: &str, takes| {
-            let mut device = fake(name, takes, 4096);
-            device.info.node = node.to_owned();
-            Box::new(Carved(device)) as Box<dyn Device>
-        };
-        let asked = description(&["camera", "panel"]);
-        let mut devices = vec![
-            carved("stranger", "/dev/full", any),
-            carved("camera", "/dev/null", whole_alone),
-            carved("panel", "/dev/zero", whole_alone),
-        ];
-        let made = |devices: &[Box<dyn Device>], asked: &Description| {
-            let made = self::prober(9).make(devices, asked)?;
-            Ok::<_, Error>((made.by, made.buffer.description().set.constraints.clone()))
-        };
-        let one = made(&devices, &asked).unwrap();
-        assert_eq!(one, ("camera".to_owned(), vec![ONE_PIECE]));
-        assert_eq!(made(&devices, &description(&["panel"])).unwrap().0, "panel");
-        let maker = |device: &dyn Device| {
-            Constraint::new(ConstraintName::MADE_BY, device.info().owner().unwrap())
-        };
-        let (image, prober) = (asked.usage.image, prober(9));
-        let sets = |devices: &[Box<dyn Device>]| {
-            prober.sets(&*devices[0], &image, Operation::Capture, devices).unwrap().remove(0)
-        };
-        assert_eq!(sets(&devices[1..]).constraints, [ONE_PIECE]);
-        // What takes its own alone has the other take that.
-        devices[2] = carved("panel", "/dev/zero", own_alone);
-        let one = made(&devices, &asked).unwrap();
-        assert_eq!(one, ("panel".to_owned(), vec![ONE_PIECE, maker(&*devices[2])]));
-        // Nobody else is there to try it with, which is another question to the same prober.
-        let alone = &devices[1..2];
-        assert_eq!(sets(alone).constraints, [maker(&*alone[0])]);
-    }
-
-    /// Who takes any memory in rows that are far enough apart does not need one piece, whoever makes such rows.
-    #[test]
-    fn rows_of_another_prove_nothing_of_one_piece() {
-        struct Wide(Box<Fake>);
-
-        impl Device for Wide {
-            fn info(&self) -> &DeviceInfo {
-                self.0.info()
-            }
-
-            fn sets(&self, _: &Image, _: Operation) -> Result<Vec<CapabilitySet>> {
-                Ok(Vec::new())
-            }
-
-            fn memory(&self) -> Option<Memory> {
-                Some(Memory::UNKNOWN)
-            }
-
-            fn allocate(&self, description: &Description) -> Result<Buffer> {
-                Memory::UNKNOWN.serves_of(Some(self.info()), description)?;
-                let mut wide = description.clone();
-                let pitch = wide.layout.planes[0].pitch.next_multiple_of(1000);
-                let size = pitch * u64::from(wide.usage.image.height);
-                wide.layout.planes = vec![Plane { offset: 0, pitch, size }];
-                wide.layout.size = size;
-                plain(&wide, false)
-            }
-        }
-        let asked = of_width(1001, b"XR24");
-        let sets = |takes| {
-            let devices: Vec<Box<dyn Device>> =
-                vec![fake("panel", takes, 0), Box::new(Wide(fake("gpu", any, 4096)))];
-            let (image, operation) = (&asked.usage.image, Operation::Capture);
-            let sets = prober(9).sets(&*devices[0], image, operation, &devices).unwrap();
-            sets.into_iter().map(|set| set.constraints).collect::<Vec<_>>()
-        };
-        let further = Constraint::new(ConstraintName::PITCH_ALIGNMENT, 256);
-        assert_eq!(sets(steps::<256>), [vec![further]]);
-        // Nobody asks for such rows, and the GPU makes them: what the panel needs is not known.
-        assert_eq!(sets(steps::<1000>), [] as [Vec<Constraint>; 0]);
-    }
-
-    /// What the CPU asks for besides says nothing of the trial, and is not in what is remembered.
-    #[test]
-    fn what_others_ask_for_does_not_change_a_trial() {
-        let carved = |name, node: &str| {
-            let mut device = fake(name, whole_alone, 4096);
-            device.info.node = node.to_owned();
-            Box::new(Carved(device)) as Box<dyn Device>
-        };
-        let mut cpu = fake("cpu", any, 0);
-        cpu.info.operations = vec![Operation::CpuRead];
-        let devices = vec![carved("camera", "/dev/null"), carved("panel", "/dev/zero"), cpu];
-        let mut asked = description(&["camera", "panel", "cpu"]);
-        asked.usage.uses[2].operation = Operation::CpuRead;
-        let visible = constraint::placement::VISIBLE;
-        asked.set.constraints.push(Constraint::new(ConstraintName::PLACEMENT, visible));
-        assert_eq!(prober(9).make(&devices, &asked).unwrap().by, "camera");
     }
 
     /// GPUs of other drivers import what NVIDIA's makes, and what they draw with it never ends.
