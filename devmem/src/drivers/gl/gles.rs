@@ -95,7 +95,7 @@ impl Gles {
         }
         // Nobody is there to hear of it.
         let _ = egl.destroy_context(display, context);
-        Ok(None)
+        binds.map(|_| None)
     }
 
     /// Of the context, which is the current one.
@@ -181,7 +181,8 @@ fn known<T>(call: &str, done: Option<std::result::Result<T, api::Error>>) -> Res
     match done {
         Some(Err(api::Error::BadAlloc)) => Err(out_of_memory(call)),
         Some(done) => Ok(done.ok()),
-        None => Ok(None),
+        // At another time there may be one.
+        None => Err(ran_out("a thread for OpenGL", libc::EAGAIN)),
     }
 }
 
@@ -225,5 +226,9 @@ fn refused(call: &str, error: u32) -> Error {
 }
 
 fn out_of_memory(call: &str) -> Error {
-    Error::io(ErrorKind::Call, call, io::Error::from_raw_os_error(libc::ENOMEM))
+    ran_out(call, libc::ENOMEM)
+}
+
+fn ran_out(what: &str, errno: i32) -> Error {
+    Error::io(ErrorKind::Call, what, io::Error::from_raw_os_error(errno))
 }
