@@ -53,9 +53,12 @@ pub(crate) enum Outcome {
 /// Says what is wrong with the arguments: where they hold letters that command a terminal, of these spelled out.
 fn refused(error: &clap::Error) -> ExitCode {
     let spelled = std::env::args_os().map(|it| terminal::line(&it.to_string_lossy()).into_owned());
-    let of_spelled = Args::try_parse_from(spelled).err();
-    // Nobody is there to hear of it.
-    let _ = of_spelled.as_ref().unwrap_or(error).print();
+    match Args::try_parse_from(spelled).err() {
+        // Nobody is there to hear of it.
+        Some(of_spelled) => drop(of_spelled.print()),
+        // Nothing else is wrong with them.
+        None => eprint!("{}", terminal::lines(&error.render().to_string())),
+    }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 

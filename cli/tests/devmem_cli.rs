@@ -481,6 +481,9 @@ fn wrong_arguments_are_spelled_out() {
         let told = err(&refused);
         assert!(!told.contains('\u{1b}') && told.contains(r"\u{1b}[31m"), "{told:?}");
     }
+    // Nothing else is wrong with a name that turns a line round.
+    let told = err(&nvabi(&["formats", "a\u{202e}:scanout"]));
+    assert!(!told.contains('\u{202e}') && told.contains(r"a\u{202e}"), "{told:?}");
 }
 
 /// The first offer of a use counts, for an explanation as for a plan.
@@ -590,6 +593,8 @@ fn offers_are_what_their_schema_says() {
         used(r#""operation": "scanout""#).replace("\"d\"", "\"d\\u001b[31m\""),
         used(r#""operation": "scanout""#).replace("\"d\"", "\"d\\u202e\""),
         set("", r#""INVALID""#),
+        set("", r#""0xffffffffffffff""#),
+        set("", r#"{"vendor": 5067332, "name": 1, "payload": [4294967295, 16777215]}"#),
         set("", r#""I915_Z_TILED""#),
         set("", r#""NVIDIA_BLOCK_LINEAR_2D(0, 1)""#),
         set("", r#"{"vendor": 4318}"#),

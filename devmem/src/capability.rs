@@ -81,25 +81,30 @@ impl<'de> Deserialize<'de> for Written {
             }
 
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Written, E> {
-                match modifier::number(text).map_err(E::custom)? {
-                    MODIFIER_INVALID => Err(E::custom(format!(
-                        "`{text}` does not say whose layout it is: an implicit modifier is \
-                         {{\"vendor\": {VENDOR_DRM}, \"name\": {}, \"payload\": [LOW, HIGH]}}, with the number of its \
-                         device",
-                        Capability::IMPLICIT
-                    ))),
-                    modifier => Ok(Written(Capability::modifier(modifier))),
-                }
+                let modifier = modifier::number(text).map_err(E::custom)?;
+                owned(Capability::modifier(modifier))
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Written, A::Error> {
                 let numbers = MapAccessDeserializer::new(map);
                 let Numbers { vendor, name, required, payload } = Numbers::deserialize(numbers)?;
-                Ok(Written(Capability { vendor, name, required, payload }))
+                owned(Capability { vendor, name, required, payload })
             }
         }
 
         from.deserialize_any(Either)
+    }
+}
+
+/// What is read is not an implicit modifier of nobody's.
+fn owned<E: serde::de::Error>(read: Capability) -> Result<Written, E> {
+    match read.matches(&Capability::modifier(MODIFIER_INVALID)) {
+        true => Err(E::custom(format!(
+            "`INVALID` does not say whose layout it is: an implicit modifier is \
+             {{\"vendor\": {VENDOR_DRM}, \"name\": {}, \"payload\": [LOW, HIGH]}}, with the number of its device",
+            Capability::IMPLICIT
+        ))),
+        false => Ok(Written(read)),
     }
 }
 
