@@ -1,7 +1,7 @@
 //! `nvabi alloc formats`: what a device takes for an operation.
 
-use nvabi_devmem::{Device, ErrorKind, Hint, Use};
-use nvabi_pipeline::diagnostic::{Diagnostic, Report};
+use nvabi_devmem::{Hint, Use};
+use nvabi_pipeline::diagnostic::Report;
 use serde::Serialize;
 
 use super::args::AllocFormats;
@@ -19,25 +19,12 @@ struct Formats {
 
 pub(crate) fn formats(context: &Context<'_>, args: &AllocFormats) -> Result<Outcome, Report> {
     let found = super::found(context);
-    let mut all = Vec::new();
-    let mut unasked = Vec::new();
-    for device in plan::devices(&found, &args.wanted)? {
-        match of_device(device, &args.wanted) {
-            Ok(formats) => all.push(formats),
-            // It cannot do this, such as a detail that it does not know: it takes nothing.
-            Err(error) if error.kind() == ErrorKind::Unsupported => {
-                context.status("Refused", &error.to_string());
-                let of = Use { device: device.info().name.clone(), ..args.wanted.clone() };
-                all.push(Formats { of, formats: Vec::new() });
-            }
-            Err(error) => unasked.push(format!("cannot query {}: {error}", device.info().name)),
-        }
-    }
-    if all.is_empty() {
-        let errors = unasked.into_iter().map(|error| Diagnostic::error("alloc-device", error));
-        return Err(Report { diagnostics: errors.collect() });
-    }
-    super::tell_skipped(context, &unasked);
+    let asked = plan::ask_each(context, &found, &args.wanted, |device, of| device.hints_for(of))?;
+    let formats = |(of, hints): (Use, Option<Vec<Hint>>)| {
+        let formats = hints.unwrap_or_default();
+        Formats { of, formats }
+    };
+    let all: Vec<Formats> = asked.into_iter().map(formats).collect();
     match context.json() {
         true => context.print_json(&all)?,
         false => context.print(&text(&all))?,
@@ -47,11 +34,6 @@ pub(crate) fn formats(context: &Context<'_>, args: &AllocFormats) -> Result<Outc
     }
     let takes_nothing = all.iter().all(|each| each.formats.is_empty());
     Ok(if takes_nothing { Outcome::Different } else { Outcome::Same })
-}
-
-fn of_device(device: &dyn Device, wanted: &Use) -> nvabi_devmem::Result<Formats> {
-    let of = Use { device: device.info().name.clone(), ..wanted.clone() };
-    Ok(Formats { formats: device.hints_for(&of)?, of })
 }
 
 /// A table; of several devices one below the other, each under its name.

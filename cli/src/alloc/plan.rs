@@ -237,27 +237,15 @@ impl Machine {
         wanted: &Use,
         usage: &Usage,
     ) -> Result<Vec<Candidate>, Report> {
-        let mut candidates = Vec::new();
-        let mut unasked = Vec::new();
-        for device in devices(&self.found, wanted)? {
-            let name = &device.info().name;
-            match self.prober.offer_for(device, usage, wanted, &self.found.devices) {
-                Ok((offer, refusals)) => candidates.push(Candidate::here(offer, refusals)),
-                // It cannot do this, such as a detail that it does not know: it offers nothing.
-                Err(error) if error.kind() == ErrorKind::Unsupported => {
-                    context.status("Refused", &error.to_string());
-                    let of = Use { device: name.clone(), ..wanted.clone() };
-                    let offer = Offer { of, sets: Vec::new() };
-                    candidates.push(Candidate::here(offer, Vec::new()));
-                }
-                Err(error) => unasked.push(format!("cannot query {name}: {error}")),
-            }
-        }
-        if candidates.is_empty() {
-            let errors = unasked.into_iter().map(|error| Diagnostic::error("alloc-device", error));
-            return Err(Report { diagnostics: errors.collect() });
-        }
-        super::tell_skipped(context, &unasked);
+        let asked = ask_each(context, &self.found, wanted, |device, of| {
+            self.prober.offer_for(device, usage, of, &self.found.devices)
+        })?;
+        let candidate = |(of, answer): (Use, Option<(Offer, Vec<Refusal>)>)| {
+            let (offer, refusals) =
+                answer.unwrap_or_else(|| (Offer { of, sets: Vec::new() }, Vec::new()));
+            Candidate::here(offer, refusals)
+        };
+        let mut candidates: Vec<Candidate> = asked.into_iter().map(candidate).collect();
         // Who can do something comes first.
         candidates.sort_by_key(|candidate| candidate.offer.sets.is_empty());
         Ok(candidates)
@@ -286,8 +274,36 @@ impl Machine {
     }
 }
 
+/// Asks each device that a use may mean; `None` of those that cannot do this, such as with a detail that they do not
+/// know. What cannot be asked is told, and an error where nothing else is there.
+pub(super) fn ask_each<T>(
+    context: &Context<'_>,
+    found: &Found,
+    wanted: &Use,
+    ask: impl Fn(&dyn Device, &Use) -> nvabi_devmem::Result<T>,
+) -> Result<Vec<(Use, Option<T>)>, Report> {
+    let (mut asked, mut unasked) = (Vec::new(), Vec::new());
+    for device in devices(found, wanted)? {
+        let of = Use { device: device.info().name.clone(), ..wanted.clone() };
+        match ask(device, &of) {
+            Ok(answer) => asked.push((of, Some(answer))),
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                context.status("Refused", &error.to_string());
+                asked.push((of, None));
+            }
+            Err(error) => unasked.push(format!("cannot query {}: {error}", of.device)),
+        }
+    }
+    if asked.is_empty() {
+        let errors = unasked.into_iter().map(|error| Diagnostic::error("alloc-device", error));
+        return Err(Report { diagnostics: errors.collect() });
+    }
+    super::tell_skipped(context, &unasked);
+    Ok(asked)
+}
+
 /// The device of this name; else all that have the part that the name stands for, and do this.
-pub(super) fn devices<'f>(found: &'f Found, wanted: &Use) -> Result<Vec<&'f dyn Device>, Report> {
+fn devices<'f>(found: &'f Found, wanted: &Use) -> Result<Vec<&'f dyn Device>, Report> {
     let devices = || found.devices.iter().map(|device| &**device);
     if let Some(named) = devices().find(|device| device.info().name == wanted.device) {
         return Ok(vec![named]);
