@@ -31,6 +31,7 @@ mod tegra;
 #[cfg(feature = "trace")]
 mod trace;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -53,12 +54,12 @@ pub(crate) enum Outcome {
 /// Says what is wrong with the arguments: where they hold letters that command a terminal, of these spelled out.
 fn refused(error: &clap::Error) -> ExitCode {
     let spelled = std::env::args_os().map(|it| terminal::line(&it.to_string_lossy()).into_owned());
-    match Args::try_parse_from(spelled).err() {
-        // Nobody is there to hear of it.
-        Some(of_spelled) => drop(of_spelled.print()),
+    // Nobody is there to hear of it where this fails.
+    let _ = match Args::try_parse_from(spelled).err() {
+        Some(of_spelled) => of_spelled.print(),
         // Nothing else is wrong with them.
-        None => eprint!("{}", terminal::lines(&error.render().to_string())),
-    }
+        None => write!(io::stderr(), "{}", terminal::lines(&error.render().to_string())),
+    };
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
