@@ -212,15 +212,15 @@ impl Prober {
         description: &Description,
         devices: &[Box<dyn Device>],
     ) -> std::result::Result<Answer, (Error, Vec<Refusal>)> {
-        // What else the device is to do is another question.
-        let is_asked = |of: &&Use| of.device == device.info().name && of.operation == operation;
-        let mut asked = description.clone();
-        asked.usage.uses = asked.usage.uses.iter().filter(is_asked).cloned().collect();
-        let description = &asked;
         let question = Question::new(device.info(), operation, description, devices);
         if let Some(known) = self.answers().recall(&question) {
             return Ok(known);
         }
+        // What else the device is to do is another question.
+        let is_asked = |of: &Use| of.device == device.info().name && of.operation == operation;
+        let mut description = description.clone();
+        description.usage.uses.retain(is_asked);
+        let description = &description;
         let of = Use::new(device.info().name.clone(), operation);
         let mut trial =
             Trial { of, device, description, refusals: Vec::new(), passing: None, lacking: None };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use khronos_egl as api;
 
 use super::gbm;
-use super::gles::Gles;
+use super::gles::{Gles, lists};
 use crate::{Buffer, Error, ErrorKind, Fourcc, MODIFIER_INVALID, Result};
 
 const LIBRARY: &str = "libEGL.so.1";
@@ -115,7 +115,7 @@ impl Display {
         let has = made.egl.api.query_string(Some(made.display), api::EXTENSIONS);
         let has = has.map_err(|error| refused("eglQueryString", error))?;
         made.extensions = has.to_string_lossy().into_owned();
-        match made.extensions.split(' ').any(|name| name == EXTENSION) {
+        match lists(&made.extensions, EXTENSION) {
             true => Ok(made),
             false => Err(Error::unsupported(format!("its EGL has no {EXTENSION}"))),
         }

@@ -60,6 +60,11 @@ functions! {
     check: "glCheckFramebufferStatus", fn(u32) -> u32;
 }
 
+/// Whether a list of extensions has one.
+pub(super) fn lists(extensions: &str, name: &str) -> bool {
+    extensions.split(' ').any(|listed| listed == name)
+}
+
 /// A context without a window. It is current in no thread but those of [`in_a_thread`]: a program's keep their own.
 pub(super) struct Gles {
     context: api::Context,
@@ -74,8 +79,8 @@ impl Gles {
     ///
     /// When memory ran out, so that it may be made at another time.
     pub(super) fn new(egl: &Egl, display: api::Display, extensions: &str) -> Result<Option<Self>> {
-        let has = |name| extensions.split(' ').any(|has| has == name);
-        if !has("EGL_KHR_surfaceless_context") || !has("EGL_KHR_no_config_context") {
+        let needed = ["EGL_KHR_surfaceless_context", "EGL_KHR_no_config_context"];
+        if !needed.iter().all(|name| lists(extensions, name)) {
             return Ok(None);
         }
         let Some(call) = Functions::load(egl) else { return Ok(None) };
@@ -87,9 +92,7 @@ impl Gles {
         });
         let Some(context) = known("eglCreateContext", made)? else { return Ok(None) };
         let made = Self { context, call };
-        let binds = made.alone(egl, display, |made| {
-            made.extensions().split(' ').any(|has| has == "GL_OES_EGL_image")
-        });
+        let binds = made.alone(egl, display, |made| lists(&made.extensions(), "GL_OES_EGL_image"));
         if let Ok(Some(true)) = binds {
             return Ok(Some(made));
         }
