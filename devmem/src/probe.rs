@@ -181,9 +181,10 @@ impl Prober {
 
     /// What a device needs for this besides what it says: whether the memory must be in one piece, or its own.
     ///
-    /// It is asked once for each operation, format, modifier, kind of size and the names of those that make memory:
-    /// afterwards the answer is remembered, until its file in `/dev` is made anew. A device that refuses rows is tried
-    /// with rows further apart. Where nothing makes memory to try, nothing is found out: [`Self::untried`].
+    /// It is asked once for each operation, format, modifier, kind of size, what the memory is to keep to and the names
+    /// of those that make memory: afterwards the answer is remembered, until its file in `/dev` is made anew. A device
+    /// that refuses rows is tried with rows further apart. Where nothing makes memory to try, nothing is found out:
+    /// [`Self::untried`].
     ///
     /// # Errors
     ///
@@ -875,7 +876,8 @@ struct Question {
     operation: Operation,
     format: Fourcc,
     modifier: u64,
-    files: u64,
+    /// Those of all users, in order: they decide who makes memory to try, and how rows may be laid out.
+    constraints: Vec<Constraint>,
     details: Vec<Detail>,
     /// Powers of two: what the pitches are multiples of, and what width and height are no more than.
     size: [u32; 3],
@@ -897,10 +899,11 @@ impl Question {
         let mut own = uses.filter(|each| each.device == info.name && each.operation == operation);
         let own = own.next().map_or(&[][..], |each| &each.details);
         let details = [&description.usage.details[..], own].concat();
-        let (name, files) = (info.name.clone(), description.files());
-        let size = size_of(description);
+        let mut constraints = description.set.constraints.clone();
+        constraints.sort_unstable_by_key(|constraint| (constraint.name, constraint.value));
+        let (name, size) = (info.name.clone(), size_of(description));
         let among = makers(devices);
-        Self { name, number, inode, operation, format, modifier, files, details, size, among }
+        Self { name, number, inode, operation, format, modifier, constraints, details, size, among }
     }
 }
 
@@ -1261,6 +1264,46 @@ mod tests {
         assert_eq!(needs(), further);
         let tried = gpu.asked.load(Ordering::Relaxed);
         assert_eq!((needs().as_slice(), gpu.asked.load(Ordering::Relaxed)), (&further[..], tried));
+    }
+
+    /// Whose memory it is to be, and how far apart rows may be, decide what a device was tried with.
+    #[test]
+    fn an_answer_for_one_constraint_is_none_for_others() {
+        let (maker, pitch) = (ConstraintName::MADE_BY, ConstraintName::MAX_PITCH);
+        let cases: [(Constraint, fn(&Buffer) -> Result<()>, Constraint); 2] = [
+            (Constraint::new(maker, 999), whole_alone, ONE_PIECE),
+            (
+                Constraint::new(pitch, 4004),
+                steps::<64>,
+                Constraint::new(ConstraintName::PITCH_ALIGNMENT, 64),
+            ),
+        ];
+        for (constraint, takes, need) in cases {
+            let gpu = fake("gpu", takes, 0);
+            let devices: Vec<Box<dyn Device>> = vec![fake("heap", any, u64::MAX)];
+            let (prober, free) = (prober(9), of_width(1001, b"XR24"));
+            let mut bound = free.clone();
+            bound.set.constraints.push(constraint);
+            let needs = |asked| prober.needs(&*gpu, Operation::Capture, asked, &devices);
+            for _ in 0..2 {
+                assert!(needs(&bound).is_err(), "{constraint}");
+                assert_eq!(needs(&free).unwrap(), [need]);
+            }
+        }
+    }
+
+    /// Constraints are a set: their order asks nothing.
+    #[test]
+    fn an_answer_is_for_constraints_in_any_order() {
+        let gpu = fake("gpu", any, 0);
+        let (prober, mut asked) = (prober(9), of_width(1001, b"XR24"));
+        asked.set.constraints =
+            vec![ONE_PIECE, Constraint::new(ConstraintName::PITCH_ALIGNMENT, 4)];
+        for _ in 0..2 {
+            prober.needs(&*gpu, Operation::Capture, &asked, &[]).unwrap();
+            asked.set.constraints.reverse();
+        }
+        assert_eq!(gpu.asked.load(Ordering::Relaxed), 1);
     }
 
     #[test]
