@@ -578,8 +578,11 @@ impl Trial<'_> {
                     self.lacking = None;
                     return Found::Needs(needs);
                 }
-                // What it said to the first is enough.
-                Found::TakesNothing if tried => self.refusals.truncate(told),
+                // What it said to the first is enough, but for what may pass.
+                Found::TakesNothing if tried => {
+                    let later = self.refusals.split_off(told);
+                    self.refusals.extend(later.into_iter().filter(|refusal| refusal.passing));
+                }
                 Found::TakesNothing => tried = true,
                 Found::Unknown => break,
             }
@@ -1118,6 +1121,19 @@ mod tests {
             "camera:capture in rows of 256 bytes could not be tried with scattered memory: \
              import: Device or resource busy (os error 16)"
         );
+    }
+
+    #[test]
+    fn what_passes_is_told_of_rows_further_apart_too() {
+        let busy_later = |buffer: &Buffer| match buffer.description().layout.planes[0].pitch {
+            4004 => Err(errno("import", libc::EINVAL)),
+            _ => busy(buffer),
+        };
+        let gpu = fake("gpu", busy_later, 0);
+        let image = of_width(1001, b"XR24").usage.image;
+        let (_, refusals) = prober(4).offer(&*gpu, &image, Operation::Capture, &[]).unwrap();
+        let said: Vec<(u64, bool)> = refusals.iter().map(|it| (it.pitch, it.passing)).collect();
+        assert_eq!(said, [(4004, false), (4032, true)]);
     }
 
     #[test]
