@@ -224,15 +224,15 @@ pub struct Use {
 
 fn name<'de, D: serde::Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     let name = String::deserialize(from)?;
-    if name.is_empty() {
-        return Err(serde::de::Error::custom("the device has no name"));
-    }
     check_name(&name).map_err(serde::de::Error::custom)?;
     Ok(name)
 }
 
 /// A device's name is one line of letters that are seen, wherever it is shown.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
+    if name.is_empty() {
+        return Err("the device has no name".to_owned());
+    }
     let unseen = |letter: &char| {
         letter.is_control() || UNSEEN.iter().any(|(first, last)| (*first..=*last).contains(letter))
     };

@@ -153,10 +153,15 @@ impl Driver for Plugin {
     fn devices(&self) -> Result<Listed> {
         let mut devices: Listed = Vec::new();
         for index in 0..MOST_DEVICES {
-            match self.device(index)? {
+            match self.device(index) {
                 // One that cannot be told hides no other.
-                Some(raw) => devices.push(self.remote(index, &raw).map(|it| Box::new(it) as _)),
-                None => return Ok(devices),
+                Ok(Some(raw)) => devices.push(self.remote(index, &raw).map(|it| Box::new(it) as _)),
+                Ok(None) => return Ok(devices),
+                // Nor does the end of what it can tell.
+                Err(error) => {
+                    devices.push(Err(error));
+                    return Ok(devices);
+                }
             }
         }
         Err(self.wrong(&format!("it has more than {MOST_DEVICES} devices")))

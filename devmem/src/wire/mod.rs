@@ -174,6 +174,8 @@ pub enum WriteError {
     TooLong(&'static str),
     /// The value of the constraint of this index does not fit its 32 bits.
     Wide(usize),
+    /// A device has a name that nobody would take; why.
+    Name(String),
 }
 
 impl fmt::Display for WriteError {
@@ -182,6 +184,7 @@ impl fmt::Display for WriteError {
             Self::Payload(at) => write!(f, "the payload of capability {at} is over 65535 words"),
             Self::TooLong(what) => write!(f, "{what} cannot be counted by the format"),
             Self::Wide(at) => write!(f, "the value of constraint {at} does not fit 32 bits"),
+            Self::Name(what) => f.write_str(what),
         }
     }
 }

@@ -14,7 +14,7 @@
 //! | 4; 6 + n + m each | metadata: how many; n (2), m (4), name in UTF-8, value |
 //! | 4; 12 + 4 n each | details, where there are any: how many; of which use (4), vendor (4), name (2), n (2), words |
 //!
-//! Uses of details are counted from 1; 0 is the image.
+//! Uses of details are counted from 1; 0 is the image. A device has a name, of letters that are seen.
 //!
 //! What is read is strict: padding is zero, `required` is 0 or 1, the upper half of a 32-bit value
 //! is zero and nothing is left over, so that each value has one way to be written.
@@ -27,7 +27,7 @@ use crate::buffer::Description;
 use crate::capability::CapabilitySet;
 use crate::detail::Detail;
 use crate::layout::{Layout, Plane};
-use crate::usage::{Fourcc, Image, Operation, Usage, Use};
+use crate::usage::{Fourcc, Image, Operation, Usage, Use, check_name};
 
 const MAGIC: [u8; 4] = *b"nvdm";
 const VERSION: u16 = 1;
@@ -155,6 +155,7 @@ fn put_usage(out: &mut Vec<u8>, usage: &Usage) -> Result<(), WriteError> {
     out.extend_from_slice(image.as_bytes());
     put_count(out, usage.uses.len(), "the list of uses")?;
     for Use { device, operation, .. } in &usage.uses {
+        check_name(device).map_err(WriteError::Name)?;
         let raw = RawUse {
             operation: U32::new(*operation as u32),
             name: U16::new(counted(device.len(), "the name of a device")?),
@@ -294,7 +295,10 @@ fn usage(reader: &mut Reader<'_>) -> Result<Usage, WireError> {
         let Some(operation) = Operation::from_number(number) else {
             return Err(WireError { offset, what: format!("operation {number} is not known") });
         };
-        Ok(Use::new(reader.text(raw.name.get(), "the name of a device")?, operation))
+        let offset = reader.offset();
+        let name = reader.text(raw.name.get(), "the name of a device")?;
+        check_name(&name).map_err(|what| WireError { offset, what })?;
+        Ok(Use::new(name, operation))
     })?;
     Ok(Usage::new(image, uses))
 }

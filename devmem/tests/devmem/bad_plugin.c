@@ -24,6 +24,8 @@
 #define ONE_FILE 14
 /* A name that colours what is behind it. */
 #define COLOURED 15
+/* Does not end by ENODEV. */
+#define BROKEN_END 16
 
 #if CASE == SMALL_MEMORY || CASE == ONE_FILE
 #include <sys/mman.h>
@@ -34,7 +36,7 @@ static int device(uint32_t index, nvabi_devmem_device *device)
 {
     /* Behind a device without a name there is another. */
     if (CASE != ENDLESS && index > (CASE == UNNAMED_DEVICE || CASE == UNENDING_NAME))
-        return -ENODEV;
+        return CASE == BROKEN_END ? -EIO : -ENODEV;
     memset(device, 0, sizeof *device);
     strcpy(device->name, CASE == UNNAMED_DEVICE && index == 0 ? "" : "bad");
     if (CASE == UNENDING_NAME && index == 0)

@@ -16,7 +16,7 @@ fn message(random: &mut Random) -> v1::Message {
         image: Image::new(random.next() as u32, random.next() as u32, Fourcc(random.next() as u32)),
         uses: random.list(3, |random| Use {
             details: random.list(1, detail),
-            ..Use::new(random.of(&["gpu", "", "kamera ü"]), random.of(&Operation::ALL))
+            ..Use::new(random.of(&["gpu", "g", "kamera ü"]), random.of(&Operation::ALL))
         }),
         details: random.list(1, detail),
     };
@@ -104,6 +104,7 @@ fn errors_name_the_byte() {
     assert_eq!(with(28, 255), at(32, "255 uses do not fit into the 63 bytes left"));
     assert_eq!(with(32, 99), at(32, "operation 99 is not known"));
     assert_eq!(with(38, 0xff), at(38, "the name of a device is not UTF-8"));
+    assert_eq!(with(38, 7), at(38, r"the name `\u{7}` has the control character \u{7}"));
     assert_eq!(with(43, 200).what, "200 constraints do not fit into the 44 bytes left");
     assert_eq!(with(55, 1), at(55, "padding that is not zero"));
     assert_eq!(with(63, 1), at(59, "a value of 32 bits that has more"));
@@ -164,4 +165,7 @@ fn what_does_not_fit_is_not_written() {
     assert_eq!(v0::write(&set), Err(WriteError::Wide(0)));
     let set = CapabilitySet::new([], [Capability::new(1, 1, vec![0; 65_536])]);
     assert_eq!(v0::write(&set), Err(WriteError::Payload(0)));
+    let usage = Usage::new(Image::bytes(1), vec![Use::new("", Operation::Copy)]);
+    let nobody = v1::Message { usage, sets: Vec::new(), layout: None, metadata: Vec::new() };
+    assert_eq!(v1::write(&nobody).expect_err("no name").to_string(), "the device has no name");
 }
