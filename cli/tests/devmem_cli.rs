@@ -512,7 +512,7 @@ fn a_second_offer_of_a_use_is_told() {
 fn files_are_as_many_as_planes() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("offer.json");
-    for (files, format, code) in [(1, "XR24", 0), (2, "NV12", 0), (5, "XR24", 1), (3, "NV12", 1)] {
+    for (files, format, code) in [(1, "XR24", 0), (2, "NV12", 0), (4, "XR24", 1), (3, "NV12", 1)] {
         let offer = json!({
             "use": { "device": "d", "operation": "scanout" },
             "sets": [{
@@ -577,7 +577,7 @@ fn offers_are_what_their_schema_says() {
     ];
     // Of placement and coherency, a number is bits.
     let names =
-        nvabi_devmem::ConstraintName::known().map(|name| constraint(&format!("\"{name}\""), "2"));
+        nvabi_devmem::ConstraintName::known().map(|name| constraint(&format!("\"{name}\""), "1"));
     for text in good.into_iter().chain(names) {
         assert!(is_valid(&text), "the schema refuses {text}");
         assert_eq!(reads(&text), (true, String::new()), "{text}");
@@ -603,6 +603,12 @@ fn offers_are_what_their_schema_says() {
         constraint(r#""placement""#, r#""attic""#),
         constraint(r#""pitch-alignment""#, r#""system""#),
         constraint(r#""pitch""#, "1"),
+        constraint(r#""contiguous""#, "2"),
+        constraint(r#""files""#, "0"),
+        constraint(r#""files""#, "5"),
+        constraint(r#""address-bits""#, "65"),
+        constraint(r#""pitch-alignment""#, "4294967296"),
+        constraint(r#""row-alignment""#, "4294967296"),
         constraint(r#""max-pitch""#, "-1"),
         constraint(r#""made-by""#, r#""card0""#),
         constraint(r#""max-pitch""#, r#""226:0""#),

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
@@ -111,6 +112,17 @@ impl ConstraintName {
             Self::PITCH_ALIGNMENT => Rule::Multiple(32),
             Self::MAX_PITCH => Rule::Least,
             _ => self.row().map_or(Rule::Equal, |(_, _, rule)| *rule),
+        }
+    }
+
+    /// The values that mean something; no format has more than four planes.
+    fn range(self) -> RangeInclusive<u64> {
+        match self {
+            Self::CONTIGUOUS => 0..=1,
+            Self::ADDRESS_BITS => 1..=64,
+            Self::FILES => 1..=4,
+            Self::PITCH_ALIGNMENT | Self::ROW_ALIGNMENT => 0..=u32::MAX.into(),
+            _ => 0..=u64::MAX,
         }
     }
 
@@ -228,13 +240,14 @@ impl TryFrom<Written> for Constraint {
             Value::Number(value) => value,
             Value::Words(text) => value_of(name, &text)?,
         };
-        let constraint = Self { name, value };
-        match constraint.is_impossible() {
-            true => Err(format!(
-                "{name} 0 allows nothing: leave it out, or name {}",
-                words(name).join(", ")
-            )),
-            false => Ok(constraint),
+        let (constraint, range) = (Self { name, value }, name.range());
+        if constraint.is_impossible() {
+            let words = words(name).join(", ");
+            return Err(format!("{name} 0 allows nothing: leave it out, or name {words}"));
+        }
+        match range.contains(&value) {
+            true => Ok(constraint),
+            false => Err(format!("{name} is {} to {}, not {value}", range.start(), range.end())),
         }
     }
 }
