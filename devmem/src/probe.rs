@@ -181,9 +181,9 @@ impl Prober {
 
     /// What a device needs for this besides what it says: whether the memory must be in one piece, or its own.
     ///
-    /// It is asked once for each operation, format, modifier, kind of size, what the memory is to keep to and the names
-    /// of those that make memory: afterwards the answer is remembered, until its file in `/dev` is made anew. A device
-    /// that refuses rows is tried with rows further apart. Where nothing makes memory to try, nothing is found out:
+    /// It is asked once for each operation, format, modifier, kind of size, what pixels keep to and the names of those
+    /// that make memory: afterwards the answer is remembered, until its file in `/dev` is made anew. A device that
+    /// refuses rows is tried with rows further apart. Where nothing makes memory to try, nothing is found out:
     /// [`Self::untried`].
     ///
     /// # Errors
@@ -213,16 +213,16 @@ impl Prober {
         description: &Description,
         devices: &[Box<dyn Device>],
     ) -> std::result::Result<Answer, (Error, Vec<Refusal>)> {
-        let question = Question::new(device.info(), operation, description, devices);
+        let of = use_of(device.info(), operation, &description.usage);
+        let question = Question::new(device.info(), &of, description, devices);
         if let Some(known) = self.answers().recall(&question) {
             return Ok(known);
         }
         // What else the device is to do is another question.
-        let is_asked = |of: &Use| of.device == device.info().name && of.operation == operation;
         let mut description = description.clone();
-        description.usage.uses.retain(is_asked);
+        description.usage.uses = vec![of.clone()];
+        description.set.constraints.retain(is_of_layout);
         let description = &description;
-        let of = Use::new(device.info().name.clone(), operation);
         let mut trial =
             Trial { of, device, description, refusals: Vec::new(), passing: None, lacking: None };
         let found = trial.run(self, devices);
@@ -384,9 +384,15 @@ impl Prober {
         }
         let mut refusals: Vec<(Vec<String>, String)> = Vec::new();
         let mut makers: Vec<&dyn Device> = allocators(&description, devices).collect();
-        // Stable: others stay in the order of their costs.
+        // Stable: others stay in the order of their costs. One that sets itself up to make memory, as a camera does, and
+        // is to take no part is asked last.
         let place = |name: &String| self.preferred.iter().position(|known| known == name);
-        makers.sort_by_key(|device| place(&device.info().name).unwrap_or(usize::MAX));
+        let is_user = |name: &String| uses.iter().any(|of| of.device == *name);
+        makers.sort_by_key(|device| {
+            let name = &device.info().name;
+            let is_stranger = makes_as_it_sees_fit(*device) && !is_user(name);
+            (place(name).unwrap_or(usize::MAX), is_stranger)
+        });
         for allocator in makers {
             let by = allocator.info().name.clone();
             let tried = |asked| all_try && memory::is_tried(asked, &needed, is_mapped);
@@ -619,29 +625,36 @@ impl Trial<'_> {
         if self.takes(Tried::Scattered, &scattered) {
             return Found::Needs(Vec::new());
         }
-        if let Some(whole) = self.whole(&asking_for(description, ONE_PIECE), prober, devices) {
-            if self.takes(Tried::OnePiece, &whole) {
-                return Found::Needs(vec![ONE_PIECE]);
-            }
+        match self.takes_one_piece(&asking_for(description, ONE_PIECE), prober, devices) {
+            true => Found::Needs(vec![ONE_PIECE]),
+            false => Found::TakesNothing,
         }
-        Found::TakesNothing
     }
 
-    /// Memory in one piece, of which that is known: other memory proves nothing.
-    fn whole(
+    /// Whether it takes memory in one piece, of which that is known: other memory proves nothing. That it refuses what
+    /// one device makes, such as a GPU far away, says nothing of another's.
+    fn takes_one_piece(
         &mut self,
         description: &Description,
         prober: &Prober,
         devices: &[Box<dyn Device>],
-    ) -> Option<Buffer> {
-        let known = allocators(description, devices).filter(|device| device.memory().is_some());
-        let mut used_up = None;
+    ) -> bool {
+        let (own, operation) = (self.device.info(), self.of.operation);
+        let known = allocators(description, devices).filter(|device| {
+            device.memory().is_some()
+                && prober.foreign.untouchable(device.info(), own, operation).is_none()
+        });
+        let (mut used_up, mut was_made) = (None, false);
         for device in known {
             match made(device, description) {
-                Ok(memory) => return Some(memory),
+                Ok(memory) if self.takes(Tried::OnePiece, &memory) => return true,
+                Ok(_) => was_made = true,
                 Err(error) if error.is_passing() => used_up = used_up.or(Some(error)),
                 Err(_) => {}
             }
+        }
+        if was_made {
+            return false;
         }
         let page = match description.files() {
             1 => (prober.foreign.one_piece)(description),
@@ -652,7 +665,7 @@ impl Trial<'_> {
         if let (None, Some(error)) = (&page, used_up) {
             self.lacks(Tried::OnePiece, &description.layout, error);
         }
-        page
+        page.is_some_and(|page| self.takes(Tried::OnePiece, &page))
     }
 
     /// Where no memory of others can be made, a device is believed what it says, unless it refuses its own.
@@ -879,7 +892,7 @@ struct Question {
     operation: Operation,
     format: Fourcc,
     modifier: u64,
-    /// Those of all users, in order: they decide who makes memory to try, and how rows may be laid out.
+    /// Those of all users that lay pixels out, in order.
     constraints: Vec<Constraint>,
     details: Vec<Detail>,
     /// Powers of two: what the pitches are multiples of, and what width and height are no more than.
@@ -891,23 +904,34 @@ struct Question {
 impl Question {
     fn new(
         info: &DeviceInfo,
-        operation: Operation,
+        of: &Use,
         description: &Description,
         devices: &[Box<dyn Device>],
     ) -> Self {
         let node = fs::metadata(&info.node);
         let (number, inode) = node.map_or((0, 0), |node| (node.rdev(), node.ino()));
         let (format, modifier) = (description.usage.image.format, description.layout.modifier);
-        let uses = description.usage.uses.iter();
-        let mut own = uses.filter(|each| each.device == info.name && each.operation == operation);
-        let own = own.next().map_or(&[][..], |each| &each.details);
-        let details = [&description.usage.details[..], own].concat();
+        let details = [&description.usage.details[..], &of.details].concat();
         let mut constraints = description.set.constraints.clone();
+        constraints.retain(is_of_layout);
         constraints.sort_unstable_by_key(|constraint| (constraint.name, constraint.value));
-        let (name, size) = (info.name.clone(), size_of(description));
+        let (name, size, operation) = (info.name.clone(), size_of(description), of.operation);
         let among = makers(devices);
         Self { name, number, inode, operation, format, modifier, constraints, details, size, among }
     }
+}
+
+/// What a device is asked: its use in a description, and one without details where it has none there.
+fn use_of(info: &DeviceInfo, operation: Operation, usage: &Usage) -> Use {
+    let is_asked = |of: &&Use| of.device == info.name && of.operation == operation;
+    let asked = usage.uses.iter().find(is_asked).cloned();
+    asked.unwrap_or_else(|| Use::new(info.name.clone(), operation))
+}
+
+/// Whether a constraint is of where pixels are. Of the memory itself others may ask what they like: what a device takes
+/// is a question of the device, and who makes memory for all keeps to all.
+fn is_of_layout(constraint: &Constraint) -> bool {
+    constraint.name != ConstraintName::MADE_BY && !memory::is_of_memory(constraint.name)
 }
 
 /// One number for the names of all that make memory.
@@ -925,7 +949,7 @@ fn size_of(description: &Description) -> [u32; 3] {
     // Of no planes any pitch is one.
     let step = pitches.fold(STEPS[2], |all, pitch| all | pitch).trailing_zeros();
     let Image { width, height, .. } = description.usage.image;
-    let power = |side: u32| side.max(1).next_power_of_two().trailing_zeros();
+    let power = |side: u32| u32::BITS - side.saturating_sub(1).leading_zeros();
     [step, power(width), power(height)]
 }
 
@@ -1282,29 +1306,170 @@ mod tests {
         assert_eq!((needs().as_slice(), gpu.asked.load(Ordering::Relaxed)), (&further[..], tried));
     }
 
-    /// Whose memory it is to be, and how far apart rows may be, decide what a device was tried with.
+    /// How far apart rows may be decides with which ones a device was tried.
     #[test]
     fn an_answer_for_one_constraint_is_none_for_others() {
-        let (maker, pitch) = (ConstraintName::MADE_BY, ConstraintName::MAX_PITCH);
-        let cases: [(Constraint, fn(&Buffer) -> Result<()>, Constraint); 2] = [
-            (Constraint::new(maker, 999), whole_alone, ONE_PIECE),
-            (
-                Constraint::new(pitch, 4004),
-                steps::<64>,
-                Constraint::new(ConstraintName::PITCH_ALIGNMENT, 64),
-            ),
+        let gpu = fake("gpu", steps::<64>, 0);
+        let (prober, free) = (prober(9), of_width(1001, b"XR24"));
+        let mut bound = free.clone();
+        bound.set.constraints.push(Constraint::new(ConstraintName::MAX_PITCH, 4004));
+        let needs = |asked| prober.needs(&*gpu, Operation::Capture, asked, &[]);
+        for _ in 0..2 {
+            assert!(needs(&bound).is_err());
+            let further = Constraint::new(ConstraintName::PITCH_ALIGNMENT, 64);
+            assert_eq!(needs(&free).unwrap(), [further]);
+        }
+    }
+
+    /// A device whose memory is in one piece, of which nobody knows.
+    struct Carved(Box<Fake>);
+
+    impl Device for Carved {
+        fn info(&self) -> &DeviceInfo {
+            self.0.info()
+        }
+
+        fn sets(&self, image: &Image, operation: Operation) -> Result<Vec<CapabilitySet>> {
+            self.0.sets(image, operation)
+        }
+
+        fn memory(&self) -> Option<Memory> {
+            Some(Memory::UNKNOWN)
+        }
+
+        fn allocate(&self, description: &Description) -> Result<Buffer> {
+            Memory::UNKNOWN.serves_of(Some(self.info()), description)?;
+            plain(description, true)
+        }
+
+        fn import(&self, buffer: &Buffer) -> Result<Box<dyn Import>> {
+            self.0.import(buffer)
+        }
+    }
+
+    fn carved(name: &str, node: &str, takes: fn(&Buffer) -> Result<()>) -> Box<Carved> {
+        let mut device = fake(name, takes, 4096);
+        device.info.node = node.to_owned();
+        Box::new(Carved(device))
+    }
+
+    /// As a camera that needs one piece and a display that takes its own memory: what the display asks for is not in the
+    /// way of what the camera is tried with.
+    #[test]
+    fn what_others_ask_of_memory_is_no_part_of_a_question() {
+        let devices: Vec<Box<dyn Device>> = vec![
+            fake("heap", any, u64::MAX),
+            carved("camera", "/dev/null", whole_alone),
+            carved("panel", "/dev/zero", own_alone),
         ];
-        for (constraint, takes, need) in cases {
-            let gpu = fake("gpu", takes, 0);
-            let devices: Vec<Box<dyn Device>> = vec![fake("heap", any, u64::MAX)];
-            let (prober, free) = (prober(9), of_width(1001, b"XR24"));
-            let mut bound = free.clone();
-            bound.set.constraints.push(constraint);
-            let needs = |asked| prober.needs(&*gpu, Operation::Capture, asked, &devices);
-            for _ in 0..2 {
-                assert!(needs(&bound).is_err(), "{constraint}");
-                assert_eq!(needs(&free).unwrap(), [need]);
+        let number = fs::metadata("/dev/zero").unwrap().rdev();
+        let own = Constraint::new(ConstraintName::MADE_BY, number);
+        for names in [["camera", "panel"], ["panel", "camera"]] {
+            let prober = prober(9);
+            let made = prober.serve(&devices, &description(&names).usage, |_| true).unwrap();
+            let mut constraints = made.buffer.description().set.constraints.clone();
+            constraints.sort_by_key(|constraint| constraint.name);
+            assert_eq!((made.by.as_str(), constraints), ("panel", vec![ONE_PIECE, own]));
+            assert_eq!(prober.answers().newest_first.len(), 2, "one of each");
+        }
+    }
+
+    /// As a camera that cannot reach a GPU's memory, and can a heap's.
+    #[test]
+    fn each_that_makes_memory_in_one_piece_is_tried() {
+        let near = |buffer: &Buffer| match buffer.description().metadata.as_slice() {
+            [(name, _)] if name == "near" => Ok(()),
+            _ => Err(errno("import", libc::EFAULT)),
+        };
+        struct Near(Box<Fake>);
+        impl Device for Near {
+            fn info(&self) -> &DeviceInfo {
+                self.0.info()
             }
+
+            fn sets(&self, _: &Image, _: Operation) -> Result<Vec<CapabilitySet>> {
+                Ok(Vec::new())
+            }
+
+            fn memory(&self) -> Option<Memory> {
+                self.0.memory()
+            }
+
+            fn cost(&self, _: &CapabilitySet) -> u64 {
+                1000
+            }
+
+            fn allocate(&self, description: &Description) -> Result<Buffer> {
+                self.0.memory.serves(description)?;
+                let mut near = description.clone();
+                near.metadata = vec![("near".to_owned(), Vec::new())];
+                let file = tempfile::tempfile().unwrap();
+                file.set_len(near.layout.size).unwrap();
+                Buffer::new(file.into(), near)
+            }
+        }
+        let devices: Vec<Box<dyn Device>> = vec![
+            fake("far", any, u64::MAX),
+            Box::new(Near(fake("near", any, u64::MAX))),
+            fake("camera", near, 0),
+        ];
+        let needs = |devices: &[Box<dyn Device>]| {
+            prober(9).needs(
+                &*devices[devices.len() - 1],
+                Operation::Capture,
+                &description(&[]),
+                devices,
+            )
+        };
+        assert_eq!(needs(&devices).unwrap(), [ONE_PIECE]);
+        assert_eq!(prober(9).make(&devices, &description(&["camera"])).unwrap().by, "near");
+    }
+
+    /// It would have to be set up: cameras are cheaper than memory of the CPU.
+    #[test]
+    fn who_takes_no_part_and_sees_fit_is_asked_last() {
+        let cpu = fake("cpu", any, 4096);
+        let devices: Vec<Box<dyn Device>> = vec![carved("camera", "/dev/null", any), cpu];
+        let by = |names: &[&str]| prober(4).make(&devices, &description(names)).unwrap().by;
+        assert_eq!(by(&["cpu"]), "cpu");
+        assert_eq!(by(&["cpu", "camera"]), "camera");
+    }
+
+    /// What a display shows is asked of its use, also where a description does not name it.
+    #[test]
+    fn a_question_names_its_use() {
+        struct Named(Box<Fake>);
+        impl Device for Named {
+            fn info(&self) -> &DeviceInfo {
+                self.0.info()
+            }
+
+            fn sets(&self, _: &Image, _: Operation) -> Result<Vec<CapabilitySet>> {
+                Ok(Vec::new())
+            }
+
+            fn allocate(&self, description: &Description) -> Result<Buffer> {
+                self.0.allocate(description)
+            }
+
+            fn import(&self, buffer: &Buffer) -> Result<Box<dyn Import>> {
+                let uses = &buffer.description().usage.uses;
+                assert_eq!(*uses, [Use::new("panel", Operation::Scanout)]);
+                Ok(Box::new(Taken))
+            }
+        }
+        let panel = Named(fake("panel", any, 0));
+        prober(4).needs(&panel, Operation::Scanout, &description(&[]), &[]).unwrap();
+    }
+
+    #[test]
+    fn sizes_are_of_any_width() {
+        let gpu = fake("gpu", any, 0);
+        let mut asked = description(&["gpu"]);
+        for width in [1 << 31, (1 << 31) + 1, u32::MAX] {
+            asked.usage.image = Image::new(width, 1, Fourcc::new(b"R8  "));
+            asked.layout = solve(&asked.usage.image, &asked.set).unwrap();
+            prober(4).needs(&*gpu, Operation::Capture, &asked, &[]).unwrap();
         }
     }
 
