@@ -140,7 +140,8 @@ int nvabi_alloc_wait(const nvabi_alloc_memory *memory, uint32_t operation, uint3
 int nvabi_alloc_export_fence(const nvabi_alloc_memory *memory, uint32_t operation);
 /* Lets others wait for a sync file, of work that reads the memory or writes it. Linux 6.0. */
 int nvabi_alloc_import_fence(const nvabi_alloc_memory *memory, uint32_t operation, int fence);
-/* Waits for a sync file. -ETIMEDOUT: after so many milliseconds. */
+/* Waits for a sync file. -ETIMEDOUT: after so many milliseconds. -ENOTTY: it is none, such as another file under a
+ * number that was closed. */
 int nvabi_alloc_wait_fence(int fence, uint32_t milliseconds);
 
 #ifdef __cplusplus

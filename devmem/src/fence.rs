@@ -9,7 +9,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use super::buffer::{Buffer, Piece};
 use super::driver::{Transition, Wait};
 use super::error::{Error, ErrorKind, Result};
-use super::uapi::{self, DmaBufSyncFile, SyncMerge};
+use super::uapi::{self, DmaBufSyncFile, SyncFileInfo, SyncMerge};
 
 /// What is to be done with memory, and so whom it must wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -131,8 +131,14 @@ impl Transition {
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Timeout`], and what the kernel says.
+/// [`ErrorKind::Timeout`], what is no sync file (`ENOTTY`: many other files are ready at any time, as if they were
+/// finished), and what the kernel says.
 pub fn wait_fence(fence: BorrowedFd<'_>, patience: Duration) -> Result<()> {
+    let mut info = SyncFileInfo::default();
+    // SAFETY: the record holds numbers, and no address as it asks for no fences. A file that is no sync file rejects
+    // the request, or has one of this number, which copies no more than the size in it: this record's.
+    unsafe { uapi::SYNC_FILE_INFO.call(fence, &mut info) }
+        .map_err(|error| Error::call("SYNC_IOC_FILE_INFO of a fence", error))?;
     wait(fence, PollFlags::POLLIN, patience, "a fence")
 }
 
@@ -150,7 +156,14 @@ fn wait(fd: BorrowedFd<'_>, events: PollFlags, patience: Duration, what: &str) -
                 return Err(Error::new(ErrorKind::Timeout, what));
             }
             Ok(0) | Err(Errno::EINTR) => {}
-            Ok(_) => return Ok(()),
+            // Nothing to wait for says so at once.
+            Ok(_) => match polled[0].revents() {
+                Some(found) if found.intersects(events) => return Ok(()),
+                found => {
+                    let what = format!("cannot wait for {what}: poll gives {found:?}");
+                    return Err(Error::new(ErrorKind::Call, what));
+                }
+            },
             Err(errno) => return Err(Error::call("poll of a fence", errno.into())),
         }
     }
@@ -168,5 +181,21 @@ mod tests {
         wait(file.as_fd(), PollFlags::POLLIN, Duration::MAX, "a file").unwrap();
         let short = wait(file.as_fd(), PollFlags::empty(), Duration::from_millis(1), "nothing");
         assert_eq!(short.unwrap_err().kind(), ErrorKind::Timeout);
+    }
+
+    #[test]
+    fn what_is_no_fence_is_not_finished() {
+        let (reader, writer) = nix::unistd::pipe().unwrap();
+        let file: OwnedFd = tempfile::tempfile().unwrap().into();
+        for other in [&reader, &file] {
+            let refused = wait_fence(other.as_fd(), Duration::MAX).unwrap_err();
+            assert_eq!(refused.errno(), Some(nix::libc::ENOTTY), "{refused}");
+        }
+        drop(writer);
+        let hung_up = wait(reader.as_fd(), PollFlags::POLLIN, Duration::MAX, "a pipe").unwrap_err();
+        assert_eq!(
+            hung_up.to_string(),
+            "cannot wait for a pipe: poll gives Some(PollFlags(POLLHUP))"
+        );
     }
 }

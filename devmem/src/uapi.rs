@@ -127,6 +127,21 @@ pub(super) struct SyncMerge {
     pub(super) pad: u32,
 }
 
+/// `SYNC_IOC_FILE_INFO`.
+pub(super) const SYNC_FILE_INFO: Request<SyncFileInfo> = Request::both(b'>', 4);
+
+/// `struct sync_file_info`.
+#[derive(Default)]
+#[repr(C)]
+pub(super) struct SyncFileInfo {
+    pub(super) name: [u8; 32],
+    pub(super) status: i32,
+    pub(super) flags: u32,
+    pub(super) num_fences: u32,
+    pub(super) pad: u32,
+    pub(super) sync_fence_info: u64,
+}
+
 // --- udmabuf ----------------------------------------------------------------------------------
 
 /// `UDMABUF_CREATE`.
@@ -438,6 +453,7 @@ mod tests {
             V4L2_QUERYCTRL: "VIDIOC_QUERYCTRL",
             V4L2_QBUF: "VIDIOC_QBUF",
             SYNC_MERGE: "SYNC_IOC_MERGE",
+            SYNC_FILE_INFO: "SYNC_IOC_FILE_INFO",
             V4L2_EXPBUF: "VIDIOC_EXPBUF",
             ;
             SYNC_READ = "DMA_BUF_SYNC_READ",
@@ -467,6 +483,10 @@ mod tests {
             DmaBufSyncFile: "dma_buf_import_sync_file" { flags "flags", fd "fd", }
             SyncMerge: "sync_merge_data" {
                 name "name", fd2 "fd2", fence "fence", flags "flags", pad "pad",
+            }
+            SyncFileInfo: "sync_file_info" {
+                name "name", status "status", flags "flags", num_fences "num_fences", pad "pad",
+                sync_fence_info "sync_fence_info",
             }
             UdmabufCreate: "udmabuf_create" {
                 memfd "memfd", flags "flags", offset "offset", size "size",

@@ -127,8 +127,7 @@ fn frames_are_handed_on() {
          -9: the file descriptor of plane 1 is -1\n\
          -22: plane_count of the buffer is 5\n\
          -22: 1 planes, where NV12 has 2\n\
-         -110: waited 1ms for a fence\n\
-         waited: 0\n\
+         -25: SYNC_IOC_FILE_INFO of a fence: Inappropriate ioctl for device (os error 25)\n\
          -9: fence is -1",
     );
 }
