@@ -260,6 +260,8 @@ fn offers_are_written_in_names() {
 
     for (text, told) in [
         (format!(r#"{{"version": 2, "offers": [{gpu}]}}"#), "version 2, and this reads version 1"),
+        (r#"{"version": 2, "devices": []}"#.to_owned(), "version 2, and this reads version 1"),
+        (r#"{"version": "1", "offers": []}"#.to_owned(), "invalid type: string"),
         (format!(r#"{{"version": 1, "offers": [{gpu}], "more": 1}}"#), "unknown field `more`"),
         (offer("gpu", "", r#""I915_Z_TILED""#), "`I915_Z_TILED` is no modifier"),
         (offer("gpu", "", r#"{"vendor": 0, "name": 0, "x": 1}"#), "unknown field `x`"),

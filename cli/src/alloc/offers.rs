@@ -61,12 +61,12 @@ fn parse(text: &str) -> serde_json::Result<File> {
     match value.get("version") {
         None if value.is_array() => serde_json::from_str(text).map(File::Many),
         None => serde_json::from_str(text).map(File::One),
-        Some(_) => match serde_json::from_str(text)? {
-            Versioned { version: VERSION, offers } => Ok(File::Many(offers)),
-            Versioned { version, .. } => Err(serde_json::Error::custom(format!(
-                "version {version}, and this reads version {VERSION}"
-            ))),
-        },
+        // Another version may have other fields.
+        Some(version) if version.is_u64() && version.as_u64() != Some(VERSION.into()) => {
+            let what = format!("version {version}, and this reads version {VERSION}");
+            Err(serde_json::Error::custom(what))
+        }
+        Some(_) => serde_json::from_str(text).map(|Versioned { offers, .. }| File::Many(offers)),
     }
 }
 
