@@ -357,32 +357,68 @@ fn what_cannot_be_asked_is_told_where_it_matters() {
     assert_eq!(plan(&[&["--use", "npu:render"][..], &image].concat()), (Some(2), 1));
 }
 
-/// A plugin whose codec takes one explicit modifier, and makes no memory with it.
-#[test]
-fn a_modifier_that_nobody_makes_is_no_plan() {
+/// A folder with the example plugin, of which these texts are replaced.
+fn plugin(changes: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let devmem = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../devmem");
     let mut source = fs::read_to_string(devmem.join("examples/plugin.c")).unwrap();
-    for (of, to) in [
-        ("const uint32_t size[] = { 32, 64 }", "const uint32_t size[] = { 1, 0x07000000 }"),
-        (".vendor = 0x10de, .name = 1", ".vendor = NVABI_DEVMEM_VENDOR_DRM, .name = 1"),
-        ("    sink->add(sink->context, &sets[1]);\n", ""),
-    ] {
+    for (of, to) in changes {
         assert_eq!(source.matches(of).count(), 1, "{of}");
         source = source.replace(of, to);
     }
-    let (file, library) = (folder.path().join("tiles.c"), folder.path().join("libtiles.so"));
+    let (file, library) = (folder.path().join("plugin.c"), folder.path().join("libplugin.so"));
     fs::write(&file, source).unwrap();
     let mut cc = Command::new("cc");
     cc.args(["-shared", "-fPIC", "-I"]).arg(devmem.join("include")).arg("-o").arg(&library);
     assert!(cc.arg(&file).status().unwrap().success());
     let manifest = json!({ "file_format_version": "1.0.0", "devmem": { "library_path": library } });
-    fs::write(folder.path().join("tiles.json"), manifest.to_string()).unwrap();
-    let nvabi = |args: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
-        command.env("NVABI_DEVMEM_PLUGINS", folder.path()).arg("alloc").args(args);
-        command.output().unwrap()
-    };
+    fs::write(folder.path().join("plugin.json"), manifest.to_string()).unwrap();
+    folder
+}
+
+fn with_plugin(folder: &tempfile::TempDir, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
+    command.env("NVABI_DEVMEM_PLUGINS", folder.path()).arg("alloc").args(args).output().unwrap()
+}
+
+/// What a device refused is why nothing serves, as text and in JSON.
+#[test]
+fn refusals_are_told_where_nothing_serves() {
+    let takes = "    *handle = 100 + atomic_fetch_add(&imported, 1);\n";
+    let source = fs::read_to_string("../devmem/examples/plugin.c").unwrap();
+    let import = source.split("static int codec_import_files").next().unwrap();
+    let import = &import[import.find("static int codec_import(").unwrap()..];
+    // The number of a file tells it that memory is its own, which is tried in any case.
+    let name = "strcpy(device->name, \"c-codec\");";
+    let node = format!("{name} strcpy(device->node, \"/dev/null\");");
+    let folder = plugin(&[
+        (import, &import.replace(takes, "    return -EINVAL;\n")),
+        ("    sink->add(sink->context, &sets[0]);\n", ""),
+        (name, &node),
+    ]);
+    let args = ["plan", "--use", "c-codec:encode", "64x64", "XR24"];
+    let refused = with_plugin(&folder, &[&args[..], &["--json"]].concat());
+    let told: Value = serde_json::from_slice(&refused.stdout).unwrap();
+    let said = told["refusals"][0]["reason"].as_str().unwrap();
+    assert!(said.contains("Invalid argument"), "{told}");
+    assert_eq!(told["refusals"][0]["use"]["device"], "c-codec");
+    assert_eq!(
+        (refused.status.code(), &told["between"][0]["device"]),
+        (Some(1), &json!("c-codec"))
+    );
+    let refused = with_plugin(&folder, &args);
+    assert!(err(&refused).contains("Refused c-codec:encode in rows of "), "{}", err(&refused));
+}
+
+/// A plugin whose codec takes one explicit modifier, and makes no memory with it.
+#[test]
+fn a_modifier_that_nobody_makes_is_no_plan() {
+    let folder = plugin(&[
+        ("const uint32_t size[] = { 32, 64 }", "const uint32_t size[] = { 1, 0x07000000 }"),
+        (".vendor = 0x10de, .name = 1", ".vendor = NVABI_DEVMEM_VENDOR_DRM, .name = 1"),
+        ("    sink->add(sink->context, &sets[1]);\n", ""),
+    ]);
+    let nvabi = |args: &[&str]| with_plugin(&folder, args);
     let plan = ["plan", "--use", "c-codec:encode"];
     let image = ["64x64", "XR24"];
     let refused = nvabi(&[&plan[..], &image].concat());

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::capability::VENDOR_BASE;
 
@@ -59,10 +59,11 @@ impl Detail {
         Self { vendor, name, payload }
     }
 
-    /// The bits of a transform; `None` where it is none.
+    /// The bits of a transform; `None` where it is none, such as one that is turned in two ways.
     pub fn as_transform(&self) -> Option<u32> {
+        let is_one = |bits: u32| bits >> WORDS.len() == 0 && (bits & ROTATIONS).is_power_of_two();
         match (self.vendor, self.name, self.payload.as_slice()) {
-            (VENDOR_BASE, Self::TRANSFORM, [bits]) if bits >> WORDS.len() == 0 => Some(*bits),
+            (VENDOR_BASE, Self::TRANSFORM, [bits]) if is_one(*bits) => Some(*bits),
             _ => None,
         }
     }
@@ -108,6 +109,27 @@ impl FromStr for Detail {
             false => Ok(Self::transform(bits)),
         }
     }
+}
+
+/// A list of details has one way to be written: each once and in order, without what asks for nothing.
+///
+/// # Errors
+///
+/// When an image is to be turned in two ways.
+pub(crate) fn list(mut details: Vec<Detail>) -> Result<Vec<Detail>, String> {
+    details.retain(|detail| !detail.is_plain());
+    details.sort_unstable();
+    details.dedup();
+    let mut turns = details.iter().filter(|detail| detail.as_transform().is_some());
+    match (turns.next(), turns.next()) {
+        (Some(one), Some(other)) => Err(format!("`{one}` and `{other}` turn an image in two ways")),
+        _ => Ok(details),
+    }
+}
+
+/// The same of what is read.
+pub(crate) fn read_list<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Detail>, D::Error> {
+    list(Vec::deserialize(from)?).map_err(serde::de::Error::custom)
 }
 
 /// `0x10de:3(1, 2)`.
@@ -168,6 +190,7 @@ mod tests {
             told("rotate-90+rotate-180"),
             "`rotate-90+rotate-180` turns an image in two ways"
         );
+        assert_eq!(Detail::vendor(VENDOR_BASE, 0, vec![2 | 4]).as_transform(), None);
         for text in ["0x10de:3(x)", "0x10de:70000(1)", "10de:3(1)", "0x0:0(2)", ""] {
             assert!(told(text).contains("is no detail"), "{text}");
         }
@@ -183,7 +206,20 @@ mod tests {
             .with(Detail::transform(transform::ROTATE_180))
             .with(Detail::vendor(0x10de, 3, vec![1]));
         let text = "gpu:texture+rotate-180+0x10de:3(1)";
-        assert_eq!((both.to_string().as_str(), text.parse()), (text, Ok(both)));
+        assert_eq!((both.to_string().as_str(), text.parse()), (text, Ok(both.clone())));
+        // Another order is the same use, and what asks for nothing is left out.
+        let other = "gpu:texture+0x10de:3(1)+rotate-180+0x10de:3(1)";
+        assert_eq!(other.parse(), Ok(both.clone()));
+        let read = |details: &str| {
+            let use_ =
+                format!(r#"{{"device": "gpu", "operation": "texture", "details": [{details}]}}"#);
+            serde_json::from_str::<Use>(&use_).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(r#""0x10de:3(1)", "rotate-180""#), Ok(both));
+        assert_eq!(read(r#""rotate-0""#), Ok(Use::new("gpu", Operation::Texture)));
+        let told = read(r#""rotate-90", "reflect-x""#).unwrap_err();
+        let two = "`rotate-90` and `rotate-0+reflect-x` turn an image in two ways";
+        assert!(told.starts_with(two), "{told}");
         // A device's name may hold a plus.
         assert_eq!("a+b:copy".parse(), Ok(Use::new("a+b", Operation::Copy)));
         assert!(

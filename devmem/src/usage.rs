@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::detail::Detail;
+use super::detail::{self, Detail};
 
 /// A pixel format, as DRM numbers them: four characters, the first in the lowest byte.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -20,9 +20,17 @@ impl Fourcc {
 
     /// Whether DRM has it (`drm_fourcc.h`).
     pub fn is_known(self) -> bool {
-        drm::buffer::DrmFourcc::try_from(self.0).is_ok() || super::format::planes(self).is_some()
+        drm::buffer::DrmFourcc::try_from(self.0).is_ok()
+            || super::format::planes(self).is_some()
+            || NEWER.iter().any(|code| Self::new(code) == self)
     }
 }
+
+/// What `drm_fourcc.h` has and the crate `drm` has not.
+const NEWER: [&[u8; 4]; 12] = [
+    b"C1  ", b"C2  ", b"C4  ", b"D1  ", b"D2  ", b"D4  ", b"R1  ", b"R2  ", b"R4  ", b"NV20",
+    b"NV30", b"P030",
+];
 
 impl fmt::Display for Fourcc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -218,7 +226,11 @@ pub struct Use {
     /// What it does.
     pub operation: Operation,
     /// What else is asked of it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "detail::read_list"
+    )]
     pub details: Vec<Detail>,
 }
 
@@ -327,7 +339,8 @@ fn details_of(text: &str) -> Result<Vec<Detail>, String> {
     let (vendors, words): (Vec<&str>, Vec<&str>) =
         text.split('+').partition(|part| part.contains(':'));
     let transform = (!words.is_empty()).then(|| words.join("+"));
-    transform.iter().map(String::as_str).chain(vendors).map(str::parse).collect()
+    let details = transform.iter().map(String::as_str).chain(vendors).map(str::parse);
+    detail::list(details.collect::<Result<_, _>>()?)
 }
 
 /// All that is to be done with one piece of memory.
@@ -339,7 +352,11 @@ pub struct Usage {
     /// What each device does.
     pub uses: Vec<Use>,
     /// What else every device must support of the image.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "detail::read_list"
+    )]
     pub details: Vec<Detail>,
 }
 

@@ -363,6 +363,14 @@ enum Failure {
     NoMemory(Usage, Vec<String>, Vec<Refusal>),
 }
 
+/// What `--json` prints where offers do not go together.
+#[derive(Serialize)]
+struct Apart<'f> {
+    #[serde(flatten)]
+    explanation: &'f nvabi_devmem::Explanation,
+    refusals: &'f [Refusal],
+}
+
 impl Failure {
     /// The same in a line.
     fn line(&self) -> String {
@@ -378,7 +386,9 @@ impl Failure {
         let (Self::Apart(_, _, refusals) | Self::NoMemory(_, _, refusals)) = self;
         tell_refusals(context, refusals);
         match self {
-            Self::Apart(_, explanation, _) if context.json() => context.print_json(explanation),
+            Self::Apart(_, explanation, refusals) if context.json() => {
+                context.print_json(&Apart { explanation, refusals })
+            }
             Self::Apart(image, explanation, _) => context.print(&format!("{image}: {explanation}")),
             Self::NoMemory(usage, reasons, refusals) if context.json() => context.print_json(
                 &serde_json::json!({ "usage": usage, "reasons": reasons, "refusals": refusals }),

@@ -9,7 +9,7 @@ use super::abi::{
 use crate::buffer::Description;
 use crate::capability::{Capability, CapabilitySet};
 use crate::constraint::{Constraint, ConstraintName};
-use crate::detail::Detail;
+use crate::detail::{self, Detail};
 use crate::layout::{Layout, Plane};
 use crate::usage::{Fourcc, Image, Usage};
 
@@ -126,7 +126,7 @@ pub unsafe fn details_of(pointer: *const RawDetail, count: u32) -> Result<Vec<De
         let payload = unsafe { list(raw.payload.0, raw.words.into(), "words of a detail") }?;
         Ok(Detail::vendor(raw.vendor, raw.name, payload.to_vec()))
     };
-    raw.iter().map(detail).collect()
+    detail::list(raw.iter().map(detail).collect::<Result<_, String>>()?)
 }
 
 /// A list that a struct points to.

@@ -166,7 +166,7 @@ impl Device for Node {
 
     /// A camera mirrors and turns by controls of its own.
     fn sets_for(&self, usage: &Usage, wanted: &Use) -> Result<Vec<CapabilitySet>> {
-        if let Some(unknown) = usage.details.first() {
+        if let Some(unknown) = usage.details.iter().find(|detail| !detail.is_plain()) {
             return Err(self.unknown(unknown));
         }
         for detail in wanted.details.iter().filter(|detail| !detail.is_plain()) {
