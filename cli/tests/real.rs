@@ -1836,9 +1836,9 @@ fn calls(report: &Path) -> BTreeMap<String, u64> {
 /// The folder of the examples: the proxy and what it loads into a program.
 fn proxy() -> PathBuf {
     let built = Command::new(env!("CARGO"))
-        // What the tests are built with is built already.
-        .args(["build", "--quiet", "--profile", "test", "--package", "nvabi"])
-        .args(["--features", "all-drivers"])
+        // As the tests are built, so that it is built already: of one package, what it needs has other features.
+        .args(["build", "--quiet", "--locked", "--profile", "test", "--workspace"])
+        .args(["--features", "nvabi-cli/all"])
         .args(["--example", "proxy", "--example", "proxy_preload"])
         .status()
         .unwrap();
