@@ -410,6 +410,21 @@ fn refusals_are_told_where_nothing_serves() {
     assert!(err(&refused).contains("Refused c-codec:encode in rows of "), "{}", err(&refused));
 }
 
+#[test]
+fn a_device_that_fails_when_it_is_asked_is_told() {
+    let asked = "    if (image->width > 4096";
+    let fails = format!("    if (image->width == 64) return -EIO;\n{asked}");
+    let folder = plugin(&[(asked, &fails)]);
+    for image in [["64x64", "XR24"], ["128x64", "XR24"]] {
+        for wanted in ["c-codec:encode", "encoder:encode"] {
+            let output = with_plugin(&folder, &[&["plan", "--use", wanted][..], &image].concat());
+            let told = err(&output).contains("cannot query c-codec: ");
+            let code = if image[0] == "64x64" { 2 } else { 0 };
+            assert_eq!((output.status.code(), told), (Some(code), code == 2), "{}", err(&output));
+        }
+    }
+}
+
 /// A plugin whose codec takes one explicit modifier, and makes no memory with it.
 #[test]
 fn a_modifier_that_nobody_makes_is_no_plan() {
