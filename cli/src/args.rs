@@ -434,7 +434,7 @@ pub(crate) struct RmMachine {
         value_parser = clap::value_parser!(u32).range(1..=i64::from(nvabi_sim::rm::MAX_GPUS)))]
     pub(crate) gpus: u32,
     /// Where the GPUs are (NUMA nodes, host bridges and switches of PCIe), and which NVLinks are between them: the name of
-    /// a topology, or the path of one; default: each is alone on a bus.
+    /// a topology, or the path of one; default: each is at a root port of its own.
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) topology: Option<String>,
     /// Let what is not simulated succeed and change nothing, instead of fail; the report names it.

@@ -469,16 +469,23 @@ fn supported_clocks_are_listed() {
     }
 }
 
-/// A card that drains is no card for programs that begin: neither nvidia-smi nor libcuda has it.
+/// A card that drains is no card for programs that begin: neither nvidia-smi nor libcuda has it. One that is removed is
+/// off the bus until it is looked for.
 #[test]
 fn a_card_that_drains_is_left_alone() {
     const SCRIPT: &str = "set -e; drain() { $0 drain -p $1 $2 $3 >&2; }; \
                           seen() { $0 -L | grep -o 'GPU [0-9]: NVIDIA [A-Z0-9]*'; \
                           python3 $1 | grep -o 'NVIDIA [A-Z0-9]*' | sort; }; \
-                          drain $2 -m 1; seen $1; ! drain $2 -m 1; $0 drain -p $2 -q; drain $2 -m 0; seen $1";
+                          listed() { $0 -L | grep -o 'GPU [0-9]: NVIDIA [A-Z0-9]*'; \
+                          (cd /sys/bus/pci/devices; echo *); }; \
+                          drain $2 -m 1; seen $1; ! drain $2 -m 1; $0 drain -p $2 -q; drain $2 -m 0; seen $1; \
+                          drain $2 -m 1; drain $2 -r; listed; ! $0 drain -p $2 -q; $0 drain -d >&2; listed";
     const SEEN: &str = "GPU 0: NVIDIA L4\nNVIDIA L4\n\
                         The current drain state of GPU 00000000:01:00.0 is: draining.\n\
-                        GPU 0: NVIDIA A100\nGPU 1: NVIDIA L4\nNVIDIA A100\nNVIDIA L4\n";
+                        GPU 0: NVIDIA A100\nGPU 1: NVIDIA L4\nNVIDIA A100\nNVIDIA L4\n\
+                        GPU 0: NVIDIA L4\n0000:00:0c.0 0000:00:0d.0 0000:02:00.0\n\
+                        Failed to query the GPU drain state.\nGPU 0: NVIDIA A100\nGPU 1: NVIDIA L4\n\
+                        0000:00:0c.0 0000:00:0d.0 0000:01:00.0 0000:02:00.0\n";
     for real in versions() {
         let (smi, script) = (real.smi(), real_file("cuda.py"));
         let mut args = vec!["-c".as_ref(), SCRIPT.as_ref(), smi.as_os_str(), script.as_os_str()];

@@ -80,7 +80,7 @@ pub(crate) trait Machine: Send {
     }
 
     /// Takes over what was written to a file of text.
-    fn write_text(&mut self, text: Text, written: &str);
+    fn write_text(&mut self, text: Text, written: &[u8]);
 
     /// What a process has besides its descriptors, by kind; `files` are those that these mean.
     fn held_by(&self, process: u32, files: &[FileId]) -> Vec<(&'static str, usize)>;
@@ -159,20 +159,23 @@ pub(crate) struct Entry {
 }
 
 /// What stands at a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum EntryKind {
     Device(Device),
     Text(Text),
     /// A folder of which all entries are simulated.
     Folder,
+    /// A symbolic link to another simulated file, as `readlink` tells it.
+    Link(Arc<str>),
 }
 
 impl EntryKind {
     /// As `stat` tells it.
-    pub(crate) fn mode(self) -> u32 {
+    pub(crate) fn mode(&self) -> u32 {
         match self {
             Self::Device(_) => libc::S_IFCHR | 0o666,
             Self::Folder => libc::S_IFDIR | 0o755,
+            Self::Link(_) => libc::S_IFLNK | 0o777,
             Self::Text(text) if text.is_writable => libc::S_IFREG | 0o644,
             Self::Text(_) => libc::S_IFREG | 0o444,
         }
@@ -200,6 +203,8 @@ pub(crate) struct Text {
     /// What the machine knows it by.
     pub(crate) id: u32,
     pub(crate) is_writable: bool,
+    /// Whether what is written replaces bytes of it, instead of being a value of its own.
+    pub(crate) is_binary: bool,
 }
 
 /// What is known of an open file.

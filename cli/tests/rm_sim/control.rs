@@ -101,8 +101,26 @@ rules! {
             assert_eq!(ask(&client, "NV0000_CTRL_CMD_GPU_QUERY_DRAIN_STATE", &mut params), OK);
             (params.get("drainState"), params.get("flags"))
         };
-        assert_eq!([drain(2, 0), drain(1, 1), drain(1, 2)], [INVALID_ARGUMENT, NOT_SUPPORTED, INVALID_ARGUMENT]);
+        let probed = || {
+            let mut params = Struct::new("NV0000_CTRL_GPU_GET_PROBED_IDS_PARAMS");
+            assert_eq!(ask(&client, "NV0000_CTRL_CMD_GPU_GET_PROBED_IDS", &mut params), OK);
+            params.get("gpuIds[0]")
+        };
+        assert_eq!([drain(2, 0), drain(1, 2)], [INVALID_ARGUMENT, INVALID_ARGUMENT]);
         assert_eq!(drains(), (0, 0));
+        // One that is to be removed goes when nobody has it, and is found as a new one.
+        let has = || std::fs::exists("/sys/bus/pci/devices/0000:01:00.0").unwrap();
+        let file = open("/dev/nvidia0").unwrap();
+        assert_eq!([drain(1, 3), drain(1, 1)], [IN_USE, OK]);
+        assert_eq!((drains(), has()), ((1, 1), true));
+        unsafe { libc::close(file) };
+        assert_eq!((open("/dev/nvidia0"), has()), (Err(libc::ENODEV), false));
+        assert_eq!((drain(1, 0), probed()), (INVALID_ARGUMENT, u64::from(u32::MAX)));
+        std::fs::write("/sys/bus/pci/rescan", "1\n").unwrap();
+        assert_eq!((has(), probed(), drains()), (true, GPU, (0, 0)));
+        assert_eq!((drain(1, 3), has()), (OK, false), "nobody has it");
+        std::fs::write("/sys/bus/pci/rescan", "1\n").unwrap();
+        assert!(has());
         // Somebody has it: it stays so, and nobody else gets it.
         let (owner, _, subdevice) = Client::with_device();
         assert_eq!([drain(1, 0), drain(1, 0)], [OK, IN_USE]);

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, symlink};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::Path;
 
-use libc::{ELOOP, ENOENT, ENOTDIR};
+use libc::{EEXIST, EINVAL, ELOOP, ENOENT, ENOTDIR};
 
 use crate::client::*;
 use crate::rules;
@@ -26,6 +27,23 @@ fn names(folder: &str) -> BTreeMap<String, (usize, bool)> {
 fn go_to(folder: impl AsRef<Path>) -> Result<String, i32> {
     std::env::set_current_dir(folder).map_err(|error| error.raw_os_error().unwrap())?;
     Ok(std::env::current_dir().unwrap().to_str().unwrap().to_owned())
+}
+
+/// What opening a file with these flags says, and how it then looks.
+fn open_as(path: &str, flags: i32) -> Result<fs::File, i32> {
+    let mut options = fs::OpenOptions::new();
+    let options = options.read(true).write(flags & libc::O_CREAT != 0).custom_flags(flags);
+    options.open(path).map_err(|error| error.raw_os_error().unwrap())
+}
+
+/// `readlinkat` with room for so many bytes.
+fn read_link_at(folder: i32, path: &std::ffi::CStr, room: usize) -> Result<String, i32> {
+    let mut text = vec![0; room];
+    // SAFETY: the path ends with a zero byte, and the kernel writes no more bytes than the vector has.
+    let length = unsafe { libc::readlinkat(folder, path.as_ptr(), text.as_mut_ptr().cast(), room) };
+    let length = usize::try_from(length)
+        .map_err(|_| std::io::Error::last_os_error().raw_os_error().unwrap())?;
+    Ok(String::from_utf8_lossy(&text[..length]).into_owned())
 }
 
 rules! {
@@ -69,6 +87,81 @@ rules! {
         let mut shell = std::process::Command::new("sh");
         let there = shell.args(["-c", "test -e 0000:01:00.0/information"]).status();
         assert!(there.unwrap().success(), "children are there too");
+    }
+
+    devices_of_the_bus_are_links {
+        const LINK: &str = "/sys/bus/pci/devices/0000:01:00.0";
+        const TARGET: &str = "../../../devices/pci0000:00/0000:00:0c.0/0000:01:00.0";
+        let place = Path::new("/sys/devices/pci0000:00/0000:00:0c.0/0000:01:00.0");
+        // The link itself.
+        assert_eq!(fs::read_link(LINK).unwrap(), Path::new(TARGET));
+        assert!(fs::symlink_metadata(LINK).unwrap().is_symlink());
+        let listed = fs::read_dir("/sys/bus/pci/devices").unwrap().map(Result::unwrap);
+        let types: Vec<_> = listed.map(|entry| entry.file_type().unwrap().is_symlink()).collect();
+        assert_eq!(types, [true, true], "a GPU and its port");
+        // What it leads to, as it is without the last separator.
+        assert_eq!(fs::canonicalize(LINK).unwrap(), place);
+        assert_eq!(fs::canonicalize(format!("{LINK}/driver/module")).unwrap(), Path::new("/sys/module/nvidia"));
+        let there = fs::metadata(place).unwrap();
+        for path in [LINK.to_owned(), format!("{LINK}/"), format!("{LINK}/."), format!("{LINK}/driver/../.")] {
+            let found = fs::metadata(&path);
+            assert!(found.as_ref().is_ok_and(fs::Metadata::is_dir), "{path}");
+            assert_eq!(found.unwrap().ino() == there.ino(), !path.contains("driver"), "{path}");
+        }
+        assert!(fs::symlink_metadata(format!("{LINK}/")).unwrap().is_dir());
+        for path in ["vendor", "driver/0000:01:00.0/vendor", "../0000:01:00.0/vendor", "subsystem/devices/0000:01:00.0/vendor"] {
+            assert_eq!(fs::read_to_string(format!("{LINK}/{path}")).unwrap(), "0x10de\n", "{path}");
+        }
+        assert_eq!(go_to(LINK).as_deref(), Ok(place.to_str().unwrap()));
+        assert_eq!(fs::read_to_string("../class").unwrap(), "0x060400\n", "its port's");
+        assert_eq!(go_to("driver").as_deref(), Ok("/sys/bus/pci/drivers/nvidia"));
+        // Openings that want no link, or a new file.
+        assert_eq!(open_as(LINK, libc::O_NOFOLLOW).err(), Some(ELOOP));
+        assert_eq!(open_as(LINK, libc::O_NOFOLLOW | libc::O_DIRECTORY).err(), Some(ENOTDIR));
+        assert_eq!(open_as(LINK, libc::O_CREAT | libc::O_EXCL).err(), Some(EEXIST));
+        assert!(open_as(LINK, libc::O_DIRECTORY).unwrap().metadata().unwrap().is_dir());
+        // By its name alone, a link is a file like others.
+        let name = open_as(LINK, libc::O_NOFOLLOW | libc::O_PATH).unwrap();
+        assert!(name.metadata().unwrap().is_symlink());
+        assert_eq!(read_link_at(name.as_raw_fd(), c"", 256).as_deref(), Ok(TARGET));
+        let followed = open_as(LINK, libc::O_PATH).unwrap();
+        assert!(followed.metadata().unwrap().is_dir());
+        // As much as there is room for, of a link alone.
+        assert_eq!(read_link_at(libc::AT_FDCWD, c"/sys/bus/pci/devices/0000:01:00.0", 8).as_deref(), Ok("../../.."));
+        for (path, error) in [(c"/sys/bus/pci/devices/0000:01:00.0", EINVAL), (c"/sys/module/nvidia/version", EINVAL)] {
+            let room = if path.to_bytes().ends_with(b"version") { 8 } else { 0 };
+            assert_eq!(read_link_at(libc::AT_FDCWD, path, room), Err(error));
+        }
+    }
+
+    a_device_is_removed_and_found_again {
+        const BUS: &str = "/sys/bus/pci";
+        let port = format!("{BUS}/devices/0000:00:0c.0");
+        let gpu = format!("{BUS}/devices/0000:01:00.0");
+        let has = |path: &str| fs::symlink_metadata(path).is_ok();
+        let in_use = open("/dev/nvidia0").unwrap();
+        fs::write(format!("{gpu}/remove"), "1\n").unwrap();
+        assert!(has(&gpu), "somebody has it");
+        // SAFETY: nobody else has the descriptor, which is closed once.
+        unsafe { libc::close(in_use) };
+        // Who released it and who writes are the same thread: the release is seen first.
+        fs::write(format!("{gpu}/remove"), "1\n").unwrap();
+        assert!(!has(&gpu) && !has("/proc/driver/nvidia/gpus/0000:01:00.0") && has(&port));
+        assert!(!has(&format!("{BUS}/drivers/nvidia/0000:01:00.0")));
+        assert_eq!(open("/dev/nvidia0"), Err(libc::ENODEV), "its node stays");
+        fs::write(format!("{BUS}/rescan"), "1\n").unwrap();
+        assert!(has(&gpu) && open("/dev/nvidia0").is_ok());
+        // A configuration space is written in place, and keeps what can be written of it.
+        let config = format!("{port}/config");
+        let before = fs::read(&config).unwrap();
+        assert_eq!((before.len(), before[0x34], before[0x40]), (256, 0x40, 0x10));
+        let file = fs::OpenOptions::new().write(true).open(&config).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &[0x10, 0], 0x50).unwrap();
+        drop(file);
+        let after = fs::read(&config).unwrap();
+        assert_eq!((after[0x50], after[0x53] & 0x20, before[0x53] & 0x20), (0x10, 0, 0x20));
+        fs::write(format!("{BUS}/rescan"), "1\n").unwrap();
+        assert_eq!(fs::read(&config).unwrap(), before);
     }
 
     links_to_simulated_files_are_followed {

@@ -35,13 +35,14 @@ const TEXTS: [&str; 3] = ["identity.name", "identity.short_name", "identity.bios
 const LISTS: [&str; 2] = ["classes", "engines"];
 
 /// What the simulator knows of a GPU, by the names that expressions have for it.
-pub(crate) const SIMULATED: [&str; 20] = [
+pub(crate) const SIMULATED: [&str; 21] = [
     "gpu.index",
     "gpu.minor",
     "gpu.domain",
     "gpu.bus",
     "gpu.slot",
     "gpu.id",
+    "gpu.attached",
     "gpu.count",
     "gpu.uuid",
     "sim.memory_used",

@@ -337,7 +337,7 @@ impl Driver {
         if count < self.gpus.len() {
             return Err(Errno::EINVAL.into());
         }
-        for (index, card) in self.gpus.iter().enumerate() {
+        for (index, card) in self.present().enumerate() {
             let facts = card.facts();
             let mut info = Params::of(&self.interface, "nv_ioctl_card_info_t", Vec::new());
             info.set("valid", 1_u32)?;
@@ -365,7 +365,7 @@ impl Driver {
     /// Why a GPU could not be started: A/osinit.c: `RmInitAdapter`, `RmGetAdapterStatus`.
     fn status_code(&self, args: &mut Params) -> Result {
         let place = [args.word("domain")?, args.word("bus")?, args.word("slot")?];
-        let gpu = self.gpus.iter().find(|gpu| place == [0, gpu.bus(), 0]);
+        let gpu = self.present().find(|gpu| place == [0, gpu.bus(), 0]);
         let status = match gpu.ok_or(Status::INVALID_ARGUMENT)?.refusal() {
             Some(Errno::EIO) => Status::OPERATING_SYSTEM,
             _ => Status::OK,

@@ -24,6 +24,8 @@ pub(super) struct Gpu {
     pub(super) users: usize,
     /// Whether it has fallen off the bus.
     pub(super) is_lost: bool,
+    /// Whether the bus has it no more, until it is looked for.
+    pub(super) is_removed: bool,
     /// Bytes of its memory that programs have.
     pub(super) used: Arc<AtomicU64>,
     pub(super) profile: Arc<Profile>,
@@ -79,6 +81,7 @@ impl Gpu {
             spot,
             users,
             is_lost,
+            is_removed: false,
             used,
             profile,
             state,
@@ -170,6 +173,7 @@ impl Gpu {
             // Each is alone on a bus of the first domain.
             "gpu.domain" | "gpu.slot" => number(0),
             "gpu.id" => number(self.id()),
+            "gpu.attached" => number(self.is_attached().into()),
             "gpu.uuid" => Ok(Datum::Text(self.uuid_text())),
             _ => match self.profile.values.get(name) {
                 Some(node) => evaluate(node, scope, depth),
@@ -191,7 +195,7 @@ impl Gpu {
         let is_awake = self.is_attached() || self.number("state.persistence") == PERSISTS;
         match is_awake {
             true => self.drains().then_some(Errno::EBUSY),
-            false => (self.is_lost || self.drains()).then_some(Errno::EIO),
+            false => (self.is_removed || self.is_lost || self.drains()).then_some(Errno::EIO),
         }
     }
 
@@ -200,6 +204,11 @@ impl Gpu {
         /// NV0000_CTRL_GPU_DRAIN_STATE_ENABLED.
         const ENABLED: u64 = 1;
         self.number("state.drain") == ENABLED
+    }
+
+    /// Whether it is to be removed as soon as nobody has it (N/nv.c: `nvidia_close_callback`).
+    fn leaves(&self) -> bool {
+        self.number("state.remove") != 0 && !self.is_attached() && !self.is_removed
     }
 
     /// Its bus: each has one of its own.
@@ -231,7 +240,12 @@ impl Gpu {
 
     /// Where it is on the bus, as people write it.
     pub(super) fn location(&self) -> String {
-        format!("0000:{:02x}:00.0", self.bus())
+        self.spot.location()
+    }
+
+    /// Its folder among the devices of the machine.
+    pub(super) fn folder(&self) -> String {
+        self.spot.folder()
     }
 }
 
@@ -257,12 +271,49 @@ impl Driver {
         self.change(gpu, after);
     }
 
+    /// Takes a GPU off the bus, unless somebody has it: the driver would wait for them (N/nv-pci.c: `nv_pci_remove`).
+    pub(super) fn remove(&mut self, gpu: usize) {
+        if self.gpus[gpu].is_attached() {
+            let text = format!("GPU {gpu} is in use: it was not removed");
+            self.log.diagnose(0, "in-use", text);
+            return;
+        }
+        self.gpus[gpu].is_removed = true;
+        self.has_other_entries = true;
+    }
+
+    /// Removes what was to be removed and is in use no more.
+    pub(super) fn remove_idle(&mut self) {
+        for gpu in 0..self.gpus.len() {
+            if self.gpus[gpu].leaves() {
+                self.remove(gpu);
+            }
+        }
+    }
+
+    /// The bus finds what was removed, of which the driver has forgotten all (gpu_mgr.c: `gpumgrRegisterGpuId`).
+    /// NVML has switched off the links of their ports; that this finds them is what its documentation says.
+    pub(super) fn find_removed(&mut self) {
+        self.spots.train_links();
+        for gpu in 0..self.gpus.len() {
+            if std::mem::take(&mut self.gpus[gpu].is_removed) {
+                self.reset(gpu);
+            }
+        }
+    }
+
+    /// The GPUs that the bus has.
+    pub(super) fn present(&self) -> impl Iterator<Item = &Gpu> {
+        self.gpus.iter().filter(|gpu| !gpu.is_removed)
+    }
+
     /// Values of its state change.
     pub(super) fn change(&mut self, gpu: usize, values: Vec<(String, Datum)>) {
         self.read_meter(gpu);
         if let Some(own) = self.gpus.get_mut(gpu) {
             own.state.extend(values);
         }
+        self.remove_idle();
         // Who is told of it then may look at once, without a call.
         self.rewrite_records();
     }
@@ -313,11 +364,13 @@ impl Scope for Alone<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::topology::Spots;
 
     #[test]
     fn a_gpu_is_told_from_others() {
-        let gpu = |minor| {
-            let spot = Spot { bus: minor + 1, node: None };
+        let spots = Spots::apart(2);
+        let gpu = |minor: u32| {
+            let spot = spots.gpus[minor as usize].clone();
             Gpu::new(minor, spot, Arc::default(), &Interface::default())
         };
         let (first, second) = (gpu(0), gpu(1));

@@ -87,6 +87,7 @@ impl Machine for Driver {
             }
         }
         self.settle();
+        self.remove_idle();
     }
 
     fn file_of(&self, inode: Inode) -> Option<FileId> {
@@ -195,7 +196,7 @@ impl Machine for Driver {
         self.bytes_of_file(text)
     }
 
-    fn write_text(&mut self, text: Text, written: &str) {
+    fn write_text(&mut self, text: Text, written: &[u8]) {
         self.written(text, written);
     }
 

@@ -78,7 +78,7 @@ pub struct Options {
     pub version: Option<String>,
     /// The machine's GPUs, in the order of their minor numbers: one at least, [`MAX_GPUS`] at most.
     pub gpus: Vec<Arc<Profile>>,
-    /// Where they are, in the same order; without one each is alone on a bus, near no node of memory.
+    /// Where they are, in the same order; without one each is at a port of its own, near no node of memory.
     pub topology: Option<Topology>,
     /// Whether what is not simulated succeeds and changes nothing, which is told.
     pub is_lenient: bool,
@@ -334,10 +334,9 @@ impl Driver {
         spots: Spots,
         log: Log,
     ) -> Self {
-        let gpus = (0..)
-            .zip(gpus)
-            .zip(&spots.gpus)
-            .map(|((minor, profile), spot)| Gpu::new(minor, *spot, profile.clone(), &interface));
+        let gpus = (0..).zip(gpus).zip(&spots.gpus).map(|((minor, profile), spot)| {
+            Gpu::new(minor, spot.clone(), profile.clone(), &interface)
+        });
         let mut gpus: Vec<Gpu> = gpus.collect();
         // Where links lead is the machine's rather than the card's.
         for (gpu, peers) in gpus.iter_mut().zip(&spots.peers) {

@@ -1,9 +1,11 @@
 //! The files that a machine with the driver has by a path.
 
+use std::sync::Arc;
+
 use super::gpu::Gpu;
 use super::{Driver, NodeKind};
 use crate::machine::{Device, Entry, EntryKind, Text};
-use crate::topology::File;
+use crate::topology::{CONFIGURATION, ENDPOINT, File, RESOURCES, express, resources};
 
 /// Major number of the driver's devices, and the minor one of the one that controls all.
 pub(super) const MAJOR: u32 = 195;
@@ -15,8 +17,10 @@ const PROC: &str = "/proc/driver/nvidia";
 const MODULE: &str = "/sys/module/nvidia";
 const UVM_MODULE: &str = "/sys/module/nvidia_uvm";
 
-/// What the kernel tells of the devices of the bus.
-const BUS: &str = "/sys/bus/pci/devices";
+/// The bus: links to its devices, and its drivers.
+const BUS: &str = "/sys/bus/pci";
+const DEVICES: &str = "/sys/bus/pci/devices";
+const BUS_DRIVER: &str = "/sys/bus/pci/drivers/nvidia";
 
 /// A file of text. Each GPU has so many from [`OF_GPUS`] on, in the order of [`FILES`].
 const VERSION: u32 = 0;
@@ -24,12 +28,17 @@ const PARAMETERS: u32 = 1;
 const REGISTRY: u32 = 2;
 const MODULE_VERSION: u32 = 3;
 const MODULE_STATE: u32 = 4;
-const OF_GPUS: u32 = 5;
+/// What is written to it lets the bus look for devices that were removed.
+const RESCAN: u32 = 5;
+/// Devices whose names are written to them are given to the driver, and taken from it.
+const BIND: u32 = 6;
+const UNBIND: u32 = 7;
+const OF_GPUS: u32 = 8;
 /// Those of the topology, far above those of capabilities.
 const OF_TOPOLOGY: u32 = 1 << 20;
 
-/// The files of a GPU on the bus; before them is what the driver says of it.
-const FILES: [&str; 11] = [
+/// The files of a GPU as a device; before them is what the driver says of it.
+const FILES: [&str; 12] = [
     "config",
     "vendor",
     "device",
@@ -38,17 +47,16 @@ const FILES: [&str; 11] = [
     "class",
     "revision",
     "numa_node",
+    "irq",
+    "resource",
     RESET,
-    UNBIND,
-    BIND,
+    REMOVE,
 ];
 const PER_GPU: u32 = FILES.len() as u32 + 1;
 const CONFIG: u32 = 1;
-/// What is written to resets the GPU.
+/// What is written to them resets the GPU, or takes it off the bus.
 const RESET: &str = "reset";
-/// Who is written to them is taken from the driver, and given to it.
-const UNBIND: &str = "driver/unbind";
-const BIND: &str = "driver/bind";
+const REMOVE: &str = "remove";
 
 impl Driver {
     /// What a device file is.
@@ -56,7 +64,8 @@ impl Driver {
         match (device.major, device.minor) {
             (MAJOR, CONTROL) => Some(NodeKind::Control),
             (MAJOR, minor) => {
-                let gpu = self.gpus.iter().position(|gpu| gpu.minor == minor)?;
+                let mut all = self.gpus.iter();
+                let gpu = all.position(|gpu| gpu.minor == minor && !gpu.is_removed)?;
                 Some(NodeKind::Gpu(gpu))
             }
             (super::capabilities::MAJOR, minor) => Some(NodeKind::Capability(minor)),
@@ -76,30 +85,43 @@ impl Driver {
             text(&format!("{PROC}/version"), VERSION),
             text(&format!("{PROC}/params"), PARAMETERS),
             text(&format!("{PROC}/registry"), REGISTRY),
-            folder(MODULE),
             folder(BUS),
+            folder(DEVICES),
+            folder(&format!("{BUS}/drivers")),
+            folder(&format!("{BUS}/slots")),
+            writable(&format!("{BUS}/rescan"), RESCAN),
+            folder(BUS_DRIVER),
+            writable(&format!("{BUS_DRIVER}/bind"), BIND),
+            writable(&format!("{BUS_DRIVER}/unbind"), UNBIND),
+            link(&format!("{BUS_DRIVER}/module"), MODULE),
+            folder(MODULE),
+            folder(&format!("{MODULE}/drivers")),
+            link(&format!("{MODULE}/drivers/pci:nvidia"), BUS_DRIVER),
             text(&format!("{MODULE}/version"), MODULE_VERSION),
             text(&format!("{MODULE}/initstate"), MODULE_STATE),
             folder(UVM_MODULE),
             text(&format!("{UVM_MODULE}/initstate"), MODULE_STATE),
         ];
-        for gpu in &self.gpus {
-            all.push(device(&format!("/dev/nvidia{}", gpu.minor), MAJOR, gpu.minor));
-            let place = format!("{PROC}/gpus/{}", gpu.location());
-            all.push(folder(&place));
-            let first = OF_GPUS + gpu.minor * PER_GPU;
-            all.push(text(&format!("{place}/information"), first));
-            let place = format!("{BUS}/{}", gpu.location());
-            all.push(folder(&place));
-            all.push(folder(&format!("{place}/driver")));
-            for (number, name) in (1..).zip(FILES) {
-                let text =
-                    Text { id: first + number, is_writable: [RESET, UNBIND, BIND].contains(&name) };
-                all.push(Entry { path: format!("{place}/{name}"), kind: EntryKind::Text(text) });
-            }
+        // A node stays when its card goes: udev did not make it.
+        let nodes = self.gpus.iter().map(|gpu| gpu.minor);
+        all.extend(nodes.map(|minor| device(&format!("/dev/nvidia{minor}"), MAJOR, minor)));
+        for gpu in self.present() {
+            all.extend(entries_of_gpu(gpu));
         }
+        all.extend(self.spots.bridges.iter().flat_map(|place| on_the_bus(place)));
         all.extend(self.spots.folders.iter().map(|path| folder(path)));
-        all.extend((OF_TOPOLOGY..).zip(&self.spots.files).map(|(id, file)| text(&file.path, id)));
+        all.extend(self.spots.links.iter().map(|(path, target)| link(path, target)));
+        let removed: Vec<String> =
+            self.gpus.iter().filter(|gpu| gpu.is_removed).map(Gpu::folder).collect();
+        let is_there = |file: &File| {
+            let place = file.path.rsplit_once('/').map_or("", |(place, _)| place);
+            !removed.iter().any(|gone| gone == place)
+        };
+        let files = (OF_TOPOLOGY..).zip(&self.spots.files).filter(|(_, file)| is_there(file));
+        all.extend(files.map(|(id, file)| match file.path.ends_with(CONFIGURATION) {
+            true => writable(&file.path, id),
+            false => text(&file.path, id),
+        }));
         all.extend(self.entries_of_capabilities());
         all
     }
@@ -137,14 +159,26 @@ impl Driver {
         }
     }
 
-    /// What is written to a file: `1` resets a GPU (Linux, drivers/pci/pci-sysfs.c: `reset_store`).
-    pub(super) fn written(&mut self, text: Text, written: &str) {
+    /// What is written to a file: `1` resets or removes a GPU, or finds those that were removed (Linux,
+    /// drivers/pci/pci-sysfs.c: `reset_store`, `remove_store`, `rescan_store`).
+    pub(super) fn written(&mut self, text: Text, written: &[u8]) {
+        if let Some(file) = text.id.checked_sub(OF_TOPOLOGY) {
+            return self.spots.configure(file as usize, written);
+        }
+        if written.trim_ascii() != b"1" {
+            return;
+        }
+        if text.id == RESCAN {
+            return self.find_removed();
+        }
         let Some(number) = text.id.checked_sub(OF_GPUS) else { return };
         let (gpu, file) = ((number / PER_GPU) as usize, number % PER_GPU);
-        let is_reset =
-            file.checked_sub(1).and_then(|file| FILES.get(file as usize)) == Some(&RESET);
-        if is_reset && gpu < self.gpus.len() && written.trim() == "1" {
-            self.reset(gpu);
+        let name = file.checked_sub(1).and_then(|file| FILES.get(file as usize)).copied();
+        match name {
+            _ if gpu >= self.gpus.len() => {}
+            Some(RESET) => self.reset(gpu),
+            Some(REMOVE) => self.remove(gpu),
+            _ => {}
         }
     }
 
@@ -178,6 +212,11 @@ fn text_of_gpu(gpu: &Gpu, file: u32) -> String {
         Some("revision") => format!("{:#04x}\n", facts.revision),
         // -1: no node of memory is near.
         Some("numa_node") => format!("{}\n", gpu.node().map_or(-1, i64::from)),
+        Some("irq") => format!("{}\n", facts.interrupt),
+        // Flags of Linux: memory, which is aligned to its size; the window has 64 bits and can be read ahead.
+        Some("resource") => {
+            resources(&[(facts.registers, 0x4_0200), (facts.window, 0x14_220c)], RESOURCES)
+        }
         Some(_) => String::new(),
     }
 }
@@ -198,6 +237,7 @@ fn configuration(gpu: &Gpu) -> Vec<u8> {
     put(0x14, &(facts.window.0 | 0xc).to_le_bytes());
     put(0x2c, &facts.subsystem.to_le_bytes());
     put(0x3c, &[facts.interrupt as u8, 1]);
+    express(&mut bytes, ENDPOINT);
     bytes
 }
 
@@ -227,6 +267,45 @@ pub(super) fn folder(path: &str) -> Entry {
     Entry { path: path.to_owned(), kind: EntryKind::Folder }
 }
 
+/// Where a GPU is as a device, on the bus and for the driver.
+fn entries_of_gpu(gpu: &Gpu) -> Vec<Entry> {
+    let first = OF_GPUS + gpu.minor * PER_GPU;
+    let (shown, place) = (format!("{PROC}/gpus/{}", gpu.location()), gpu.folder());
+    let mut all = on_the_bus(&place);
+    all.extend([
+        folder(&shown),
+        text(&format!("{shown}/information"), first),
+        folder(&place),
+        link(&format!("{place}/driver"), BUS_DRIVER),
+        link(&format!("{BUS_DRIVER}/{}", gpu.location()), &place),
+    ]);
+    all.extend((first + 1..).zip(FILES).map(|(id, name)| {
+        let path = format!("{place}/{name}");
+        if [RESET, REMOVE].contains(&name) { writable(&path, id) } else { text(&path, id) }
+    }));
+    all
+}
+
+/// The links by which a device and its bus lead to each other.
+fn on_the_bus(place: &str) -> Vec<Entry> {
+    let name = place.rsplit('/').next().unwrap_or(place);
+    vec![link(&format!("{DEVICES}/{name}"), place), link(&format!("{place}/subsystem"), BUS)]
+}
+
+/// A link below `/sys`, which goes up to that, as all of sysfs between folders that share no more.
+fn link(path: &str, target: &str) -> Entry {
+    let below = |path: &str| path.trim_start_matches("/sys/").to_owned();
+    let up = "../".repeat(below(path).matches('/').count());
+    let kind = EntryKind::Link(Arc::from(format!("{up}{}", below(target))));
+    Entry { path: path.to_owned(), kind }
+}
+
+fn writable(path: &str, id: u32) -> Entry {
+    let text = Text { id, is_writable: true, is_binary: path.ends_with(CONFIGURATION) };
+    Entry { path: path.to_owned(), kind: EntryKind::Text(text) }
+}
+
 pub(super) fn text(path: &str, id: u32) -> Entry {
-    Entry { path: path.to_owned(), kind: EntryKind::Text(Text { id, is_writable: false }) }
+    let text = Text { id, is_writable: false, is_binary: false };
+    Entry { path: path.to_owned(), kind: EntryKind::Text(text) }
 }

@@ -1,6 +1,7 @@
-//! Symbolic links of the real machine that lead to simulated files, which the kernel cannot follow to their end.
+//! Symbolic links to simulated files, those of the real machine and simulated ones, which the kernel cannot follow to
+//! their end.
 //!
-//! Looking for a link must not wait for a file system that a program of ours serves. So the supervisor looks only
+//! Looking for a real link must not wait for a file system that a program of ours serves. So the supervisor looks only
 //! at what the kernel has in memory, and what it has not is looked for by a thread of its own.
 
 use std::ffi::{CStr, CString, OsStr, OsString};
@@ -65,30 +66,31 @@ pub(super) fn follow(tree: &Tree, path: &Path, follows_last: bool, look: Look) -
             _ => continue,
         }
         let is_last = rest.is_empty();
-        match tree.kind(&at) {
+        let target = match tree.kind(&at) {
+            Some(EntryKind::Link(target)) if !is_last || follows_last => {
+                PathBuf::from(target.as_ref())
+            }
             Some(_) if is_last => return Found::Simulated(at),
             Some(EntryKind::Folder) => continue,
             // There is nothing below a file.
             Some(_) => return Found::Other,
             None if is_last && !follows_last => return Found::Other,
-            None => {}
+            None => match link_at(&at, look) {
+                Ok(None) => continue,
+                Ok(Some(target)) => target,
+                Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => return Found::Unknown,
+                Err(_) => return Found::Other,
+            },
+        };
+        links += 1;
+        if links > MOST_LINKS {
+            return Found::Other;
         }
-        match link_at(&at, look) {
-            Ok(None) => {}
-            Ok(Some(target)) => {
-                links += 1;
-                if links > MOST_LINKS {
-                    return Found::Other;
-                }
-                at.pop();
-                if target.is_absolute() {
-                    at = PathBuf::from("/");
-                }
-                rest.extend(parts(&target));
-            }
-            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => return Found::Unknown,
-            Err(_) => return Found::Other,
+        at.pop();
+        if target.is_absolute() {
+            at = PathBuf::from("/");
         }
+        rest.extend(parts(&target));
     }
     Found::Other
 }
@@ -143,7 +145,15 @@ mod tests {
     fn links_are_followed_to_simulated_files() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        let entries = [("/made-up", EntryKind::Folder), ("/made-up/folder", EntryKind::Folder)];
+        let link = |target: &str| EntryKind::Link(target.into());
+        let entries = [
+            ("/made-up", EntryKind::Folder),
+            ("/made-up/folder", EntryKind::Folder),
+            ("/made-up/folder/inner", EntryKind::Folder),
+            ("/made-up/down", link("folder/inner")),
+            ("/made-up/folder/up", link("../down")),
+            ("/made-up/round", link("folder/../round")),
+        ];
         let entries = entries.map(|(path, kind)| Entry { path: path.to_owned(), kind });
         let tree = Tree::new(entries.into()).unwrap();
         symlink("/made-up", at("link")).unwrap();
@@ -161,6 +171,12 @@ mod tests {
                 if name == "file/../link" { simulated("/made-up") } else { Found::Other };
             assert_eq!(found(name, true), expected, "{name}");
         }
+        // Those of the tree are followed as well, and lead to where they are.
+        assert_eq!(found("link/down", false), simulated("/made-up/down"));
+        assert_eq!(found("link/down", true), simulated("/made-up/folder/inner"));
+        assert_eq!(found("link/folder/up", true), simulated("/made-up/folder/inner"));
+        assert_eq!(found("again/down/../up/..", true), simulated("/made-up/folder"));
+        assert_eq!(found("link/round", true), Found::Other);
         assert_eq!(is_link(&at("again"), Look::Waits), Some(true));
         assert_eq!(is_link(&at("file"), Look::Waits), Some(false));
         assert_eq!(is_link(Path::new("/proc/self/exe"), Look::AtOnce), Some(false));

@@ -260,6 +260,7 @@ impl Shared {
                 self.update_doorbells(&**machine);
                 self.set_work(true);
             }
+            self.renew_tree(&mut machine);
             machine.refresh();
         }
     }

@@ -31,12 +31,19 @@ struct SimulatedPath {
     kind: EntryKind,
 }
 
+impl SimulatedPath {
+    /// What it says, if it is a link.
+    fn link(&self) -> Option<&str> {
+        if let EntryKind::Link(target) = &self.kind { Some(target) } else { None }
+    }
+}
+
 /// A file of text that somebody has opened to write it.
 #[derive(Debug)]
 pub(super) struct Writer {
     text: Text,
     file: OwnedFd,
-    before: String,
+    before: Vec<u8>,
 }
 
 /// The arguments of a call that names a file.
@@ -78,6 +85,7 @@ struct Absolute {
 impl Run {
     /// A call that names a file by its path; `None` when it is not about a simulated one.
     pub(super) fn path_call(&self, target: &Target<'_>, n: &Notification) -> Option<Reply> {
+        self.settle_texts();
         let at = |folder: usize, path: usize| Named {
             folder: n.args[folder] as i32,
             path: n.args[path],
@@ -115,7 +123,7 @@ impl Run {
             libc::SYS_faccessat2 => {
                 self.access(target, at(0, 1).unless(n.args[3] as i32), n.args[2] as i32)
             }
-            libc::SYS_readlinkat => self.readlink(target, at(0, 1)),
+            libc::SYS_readlinkat => self.readlink(target, at(0, 1), n.args[2], n.args[3]),
             libc::SYS_getxattr | libc::SYS_listxattr => self.attributes(target, here(0)),
             libc::SYS_lgetxattr | libc::SYS_llistxattr => {
                 self.attributes(target, Named { follows: false, ..here(0) })
@@ -135,7 +143,7 @@ impl Run {
             #[cfg(target_arch = "x86_64")]
             libc::SYS_access => self.access(target, here(0), n.args[1] as i32),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_readlink => self.readlink(target, here(0)),
+            libc::SYS_readlink => self.readlink(target, here(0), n.args[1], n.args[2]),
             _ => None,
         }
     }
@@ -153,12 +161,15 @@ impl Run {
         let mut bytes = [0; PATH_MAX];
         let length = read_path(target, named.path, &mut bytes)?;
         let path = Path::new(OsStr::from_bytes(&bytes[..length]));
+        // What is behind the last separator is in the folder that a link leads to, be it nothing.
+        let is_folder = [&b"/"[..], b"/."].iter().any(|end| bytes[..length].ends_with(end));
+        let follows = named.follows || is_folder;
         let is_known = match path.components().next_back()? {
             Component::Normal(name) => self.tree().is_last_part(name),
             Component::CurDir | Component::ParentDir => true,
             Component::RootDir | Component::Prefix(_) => false,
         };
-        if !is_known && !named.follows && path.is_absolute() {
+        if !is_known && !follows && path.is_absolute() {
             return None;
         }
         let Absolute { path, is_inside } = self.absolute(target, named.folder, path)?;
@@ -166,12 +177,13 @@ impl Run {
             |path: PathBuf| self.tree().kind(&path).map(|kind| SimulatedPath { path, kind });
         // Where no part means the one above, links can only lead to the same file by another way.
         if is_known && !path.components().any(|part| part == Component::ParentDir) {
-            if let Some(place) = simulated(normal(&path)) {
+            let is_end = |place: &SimulatedPath| !follows || place.link().is_none();
+            if let Some(place) = simulated(normal(&path)).filter(is_end) {
                 return Some(Meant::Simulated(place));
             }
         }
         let found = match is_known.then_some(true).or_else(|| links::is_link(&path, target.look)) {
-            Some(true) => links::follow(&self.tree(), &path, named.follows, target.look),
+            Some(true) => links::follow(&self.tree(), &path, follows, target.look),
             Some(false) => Found::Other,
             None => Found::Unknown,
         };
@@ -272,10 +284,14 @@ impl Run {
         flags: i32,
     ) -> Reply {
         let how = AddFd::Answer { cloexec: flags & libc::O_CLOEXEC != 0 };
-        let opened = match place.kind {
+        let opened = match &place.kind {
+            EntryKind::Link(_) if flags & libc::O_DIRECTORY != 0 => Err(Errno::ENOTDIR),
             _ if flags & libc::O_PATH != 0 => self.open_name(n, &place, flags, how),
-            EntryKind::Device(device) => self.open_device(target, n, device, flags, how),
-            EntryKind::Text(text) => self.open_text(n, text, flags, how),
+            // It is followed unless the caller wants no link, or a new file.
+            EntryKind::Link(_) if flags & libc::O_NOFOLLOW == 0 => Err(Errno::EEXIST),
+            EntryKind::Link(_) => Err(Errno::ELOOP),
+            EntryKind::Device(device) => self.open_device(target, n, *device, flags, how),
+            EntryKind::Text(text) => self.open_text(n, *text, flags, how),
             EntryKind::Folder if flags & libc::O_ACCMODE != libc::O_RDONLY => Err(Errno::EISDIR),
             EntryKind::Folder => (self.tree().open(&place.path, libc::O_DIRECTORY))
                 .map_err(Errno::from)
@@ -316,6 +332,7 @@ impl Run {
         }
         let mut machine = self.machine();
         self.releases.settle(&mut **machine);
+        self.renew_tree(&mut machine);
         let opened = match machine.log().fault("open") {
             Some(Effect::Fail(errno)) => Err(errno),
             _ => machine.open(target, device),
@@ -348,24 +365,32 @@ impl Run {
         if access != Access::Read && !text.is_writable {
             return Err(Errno::EACCES);
         }
-        let mut machine = self.machine();
-        let mut writers = self.writers();
-        settle_writers(&mut **machine, &mut writers);
-        let is_cut = flags & libc::O_TRUNC != 0 || access == Access::Write || !text.is_writable;
-        let before = if is_cut { String::new() } else { machine.text(text) };
-        let file = match text.is_writable {
-            true => text_file(before.as_bytes()),
-            false => text_file(&machine.bytes(text)),
-        }?;
+        let machine = self.machine();
+        let is_cut = flags & libc::O_TRUNC != 0 || access == Access::Write;
+        // What is written alone is a value: it does not lie among what was there.
+        let is_empty = is_cut && text.is_writable && !text.is_binary;
+        let before = if is_empty { Vec::new() } else { machine.bytes(text) };
+        let file = text_file(&before)?;
         if limits::is_spare(&file) {
             return Err(Errno::EMFILE);
         }
         let given = reopen(&file, access).map_err(Errno::from)?;
         if access != Access::Read {
-            writers.push(Writer { text, file, before });
+            self.writers().push(Writer { text, file, before });
         }
         drop(machine);
         self.listener.add_fd(n, given.as_fd(), how)
+    }
+
+    /// Takes over what was written to files of text, which may change the files that there are.
+    fn settle_texts(&self) {
+        if !self.writers().is_empty() {
+            let mut machine = self.machine();
+            // Who releases a file and then writes wants the effects in that order.
+            self.releases.settle(&mut **machine);
+            settle_writers(&mut **machine, &mut self.writers());
+            self.renew_tree(&mut machine);
+        }
     }
 
     /// Of a simulated file, by a path, or by a descriptor where the path may be empty.
@@ -378,7 +403,7 @@ impl Run {
             }
         }
         let place = self.place(target, named.unless(flags))?;
-        let mut stat = stat_of(place.kind);
+        let mut stat = stat_of(&place.kind);
         if let Some(inode) = self.tree().inode(&place.path) {
             (stat.st_dev, stat.st_ino) = (inode.device(), inode.number());
         }
@@ -391,7 +416,7 @@ impl Run {
         let mut stat = target.thread.file(fd)?;
         let inode = Inode::of(&stat);
         if let Some((_, kind)) = self.tree().meaning(inode) {
-            let told = stat_of(kind);
+            let told = stat_of(&kind);
             (stat.st_mode, stat.st_rdev) = (told.st_mode, told.st_rdev);
             (stat.st_size, stat.st_nlink) = (told.st_size, told.st_nlink);
             return Some(stat);
@@ -418,14 +443,44 @@ impl Run {
         Some(Reply::Answer(Err(Errno::EOPNOTSUPP)))
     }
 
-    fn readlink(&self, target: &Target<'_>, named: Named) -> Option<Reply> {
-        self.place(target, Named { follows: false, ..named })?;
-        Some(Reply::Answer(Err(Errno::EINVAL)))
+    fn readlink(
+        &self,
+        target: &Target<'_>,
+        named: Named,
+        address: u64,
+        room: u64,
+    ) -> Option<Reply> {
+        let kind = match self.place(target, Named { follows: false, ..named }) {
+            Some(place) => place.kind,
+            None => self.open_link(target, named)?,
+        };
+        let EntryKind::Link(told) = kind else { return Some(Reply::Answer(Err(Errno::EINVAL))) };
+        // The kernel takes the room for an `int`, and writes as much as there is room for.
+        let result = match usize::try_from(room as i32) {
+            Err(_) | Ok(0) => Err(Errno::EINVAL),
+            Ok(room) => {
+                let told = &told.as_bytes()[..told.len().min(room)];
+                let is_written = target.write(address, told) == told.len();
+                if is_written { Ok(told.len() as i64) } else { Err(Errno::EFAULT) }
+            }
+        };
+        Some(Reply::Answer(result))
+    }
+
+    /// A link that is open by its name alone, which a call without a path means.
+    fn open_link(&self, target: &Target<'_>, named: Named) -> Option<EntryKind> {
+        let mut first = [1];
+        if named.folder < 0 || target.read(named.path, &mut first) == 0 || first != [0] {
+            return None;
+        }
+        let inode = target.thread.inode(named.folder)?;
+        let kind = self.tree().meaning(inode).map(|(_, kind)| kind)?;
+        matches!(kind, EntryKind::Link(_)).then_some(kind)
     }
 }
 
 /// Of what is not open.
-fn stat_of(kind: EntryKind) -> libc::stat {
+fn stat_of(kind: &EntryKind) -> libc::stat {
     // SAFETY: `stat` is of integers and arrays of them: zeros are a value of it.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
     stat.st_mode = kind.mode();
@@ -459,7 +514,11 @@ fn extended(stat: &libc::stat) -> libc::statx {
 /// Takes over what was written to files of text.
 fn settle_writers(machine: &mut dyn Machine, writers: &mut Vec<Writer>) {
     writers.retain_mut(|writer| {
-        let now = text_of(&writer.file);
+        let mut now = bytes_of(&writer.file);
+        if !writer.text.is_binary {
+            let end = now.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+            now.truncate(end);
+        }
         if now != writer.before {
             machine.write_text(writer.text, &now);
             writer.before = now;
@@ -469,14 +528,14 @@ fn settle_writers(machine: &mut dyn Machine, writers: &mut Vec<Writer>) {
 }
 
 /// What a file of text says now. Its writers can make it as long as they like.
-fn text_of(file: &OwnedFd) -> String {
-    let mut bytes = [0; TEXT_MAX];
-    // SAFETY: the kernel writes no more bytes than it is told, which is the length of the array, and `file`
+fn bytes_of(file: &OwnedFd) -> Vec<u8> {
+    let mut bytes = vec![0; TEXT_MAX];
+    // SAFETY: the kernel writes no more bytes than it is told, which is the length of the vector, and `file`
     // keeps the descriptor open meanwhile.
     let length =
         unsafe { libc::pread(file.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    let length = usize::try_from(length).unwrap_or(0);
-    String::from_utf8_lossy(&bytes[..length]).trim_end_matches('\0').to_owned()
+    bytes.truncate(usize::try_from(length).unwrap_or(0));
+    bytes
 }
 
 /// Whether somebody else has the file open.

@@ -92,7 +92,7 @@ impl Tree {
         };
         self.meant.insert(inode, path.clone());
         if let (Some(parent), Some(name)) = (path.parent(), path.file_name()) {
-            let child = Child { name: name.to_owned(), kind, inode };
+            let child = Child { name: name.to_owned(), kind: kind.clone(), inode };
             self.children.entry(parent.to_owned()).or_default().push(child);
             self.last_parts.insert(name.to_owned());
         }
@@ -103,7 +103,7 @@ impl Tree {
 
     /// What stands at a path.
     pub(super) fn kind(&self, path: &Path) -> Option<EntryKind> {
-        self.entries.get(path).copied()
+        self.entries.get(path).cloned()
     }
 
     /// Whether a path may end so.

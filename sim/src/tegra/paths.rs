@@ -51,7 +51,8 @@ pub(super) fn entries(release: Release) -> Vec<Entry> {
         ((*path).to_owned(), EntryKind::Device(device))
     });
     let attributes = Attribute::ALL.iter().map(|(name, attribute)| {
-        let text = Text { id: *attribute as u32, is_writable: attribute.is_writable() };
+        let is_writable = attribute.is_writable();
+        let text = Text { id: *attribute as u32, is_writable, is_binary: false };
         (format!("{DEVFREQ}/{name}"), EntryKind::Text(text))
     });
     let all = folders.chain(devices).chain(attributes);

@@ -5,16 +5,27 @@ use std::fs;
 
 use super::{Bridge, Node, Topology, cpu_list};
 
-const BUS: &str = "/sys/bus/pci/devices";
 const NODES: &str = "/sys/devices/system/node";
-/// The same by their bus, where libnvidia-ml of the branch 525 looks.
+/// Links to the same by their bus, where libnvidia-ml of the branch 525 looks.
 const NODES_OF_BUS: &str = "/sys/bus/node/devices";
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// Vendor and device of ports, as the public PCI ID repository has them: a root port of AMD's servers, a switch of
-/// Broadcom's.
-const ROOT_PORT: (u16, u16) = (0x1022, 0x1483);
-const SWITCH: (u16, u16) = (0x1000, 0xc010);
+/// How the file of a device's configuration space ends.
+pub(crate) const CONFIGURATION: &str = "/config";
+
+/// What devices of PCI Express are, as their capability says it.
+pub(crate) const ENDPOINT: u16 = 0;
+const ROOT: u16 = 4;
+const UPSTREAM: u16 = 5;
+const DOWNSTREAM: u16 = 6;
+
+/// Vendor, device and kind of ports, as the public PCI ID repository has them: a root port of AMD's servers, a switch
+/// of Broadcom's.
+const ROOT_PORT: (u16, u16, u16) = (0x1022, 0x1483, ROOT);
+const UPPER_PORT: (u16, u16, u16) = (0x1000, 0xc010, UPSTREAM);
+const LOWER_PORT: (u16, u16, u16) = (0x1000, 0xc010, DOWNSTREAM);
+/// The first port of a machine without a topology, which few real machines have: their devices are there as well.
+const APART: u8 = 0x0c;
 /// A bridge from PCI to PCI.
 const BRIDGE_CLASS: u32 = 0x06_0400;
 
@@ -26,10 +37,34 @@ pub(crate) struct File {
 }
 
 /// Where a GPU is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Spot {
     pub(crate) bus: u32,
     pub(crate) node: Option<u32>,
+    /// The folder of the port or host bridge that it is at.
+    pub(crate) port: String,
+}
+
+impl Spot {
+    /// Its name on the bus.
+    pub(crate) fn location(&self) -> String {
+        location(self.bus, 0)
+    }
+
+    /// Its folder.
+    pub(crate) fn folder(&self) -> String {
+        format!("{}/{}", self.port, self.location())
+    }
+}
+
+/// The folder of a host bridge, by the number of its bus.
+fn host_bridge(bus: u32) -> String {
+    format!("/sys/devices/pci0000:{bus:02x}")
+}
+
+/// The name of a device on the bus.
+fn location(bus: u32, slot: u8) -> String {
+    format!("0000:{bus:02x}:{slot:02x}.0")
 }
 
 /// Where all GPUs are, and the files that tell it.
@@ -39,25 +74,32 @@ pub(crate) struct Spots {
     /// Folders of which all entries are simulated, and the files.
     pub(crate) folders: Vec<String>,
     pub(crate) files: Vec<File>,
+    /// Folders of bridges, which the bus has links to.
+    pub(crate) bridges: Vec<String>,
+    /// Other links: where they are, and where they lead.
+    pub(crate) links: Vec<(String, String)>,
     /// Where the links of each GPU lead that are between cards: to a link of another.
     pub(crate) peers: Vec<Vec<(usize, u32)>>,
     pub(crate) nvswitches: Option<u32>,
 }
 
 impl Spots {
-    /// Of a machine that tells nothing: each GPU is alone on a bus, and no node of memory is its own.
+    /// Of a machine that tells nothing: each GPU is at a root port of its own, and no node of memory is near.
     pub(crate) fn apart(gpus: usize) -> Self {
-        let gpus = (1..).take(gpus).map(|bus| Spot { bus, node: None }).collect();
-        Self { gpus, ..Self::default() }
+        let mut walk = Walk { spots: Self::default(), next: 0, left: gpus, near: None };
+        let bridge = Bridge { gpus: u32::try_from(gpus).unwrap_or(0), switches: Vec::new() };
+        walk.host_bridge(&bridge, APART);
+        walk.spots
     }
 
     /// Of so many GPUs, in the order of the places of a topology. Ports without a GPU are left out.
     pub(crate) fn of(topology: &Topology, gpus: usize) -> Self {
         let nodes = with_cpus(topology);
-        let mut walk = Walk { spots: Self::default(), next: 0, left: gpus, node: 0, cpus: &[] };
+        let mut walk = Walk { spots: Self::default(), next: 0, left: gpus, near: None };
         for (number, node) in (0..).zip(&nodes) {
-            (walk.node, walk.cpus) = (number, node.cpus.as_deref().unwrap_or_default());
-            node.bridges.iter().for_each(|bridge| walk.host_bridge(bridge));
+            walk.near = Some((number, node.cpus.as_deref().unwrap_or_default()));
+            // The first device of a host bridge's bus is the host bridge itself.
+            node.bridges.iter().for_each(|bridge| walk.host_bridge(bridge, 1));
         }
         let mut spots = walk.spots;
         spots.nodes(&nodes);
@@ -65,6 +107,24 @@ impl Spots {
         spots.nvswitches = topology.nvswitches;
         spots.peers = topology.peers(gpus);
         spots
+    }
+
+    /// Takes over what was written to a configuration space: of its registers, how a port controls its link.
+    pub(crate) fn configure(&mut self, file: usize, written: &[u8]) {
+        let control = written.get(EXPRESS + LINK_CONTROL..).and_then(|rest| rest.first_chunk());
+        let space = self.files.get_mut(file).filter(|file| file.path.ends_with(CONFIGURATION));
+        if let (Some(file), Some(control)) = (space, control) {
+            control_link(&mut file.bytes, u16::from_le_bytes(*control));
+        }
+    }
+
+    /// Lets the links of all ports go up again.
+    pub(crate) fn train_links(&mut self) {
+        let spaces = self.files.iter_mut().filter(|file| file.path.ends_with(CONFIGURATION));
+        for space in spaces {
+            let control = word(&space.bytes, EXPRESS + LINK_CONTROL) & !LINK_IS_OFF;
+            control_link(&mut space.bytes, control);
+        }
     }
 
     fn file(&mut self, path: String, text: &str) {
@@ -85,13 +145,13 @@ impl Spots {
             // As firmware tells it where nothing better is known: 10 to itself, 20 to others.
             let to = |other| if other == number { "10" } else { "20" };
             let distances: Vec<&str> = (0..nodes.len()).map(to).collect();
-            for place in [NODES, NODES_OF_BUS].map(|folder| format!("{folder}/node{number}")) {
-                self.file(format!("{place}/cpumap"), &map(cpus));
-                self.file(format!("{place}/cpulist"), &format!("{}\n", list(cpus)));
-                self.file(format!("{place}/meminfo"), &rows.map(row).concat());
-                self.file(format!("{place}/distance"), &format!("{}\n", distances.join(" ")));
-                self.folders.push(place);
-            }
+            let place = format!("{NODES}/node{number}");
+            self.file(format!("{place}/cpumap"), &map(cpus));
+            self.file(format!("{place}/cpulist"), &format!("{}\n", list(cpus)));
+            self.file(format!("{place}/meminfo"), &rows.map(row).concat());
+            self.file(format!("{place}/distance"), &format!("{}\n", distances.join(" ")));
+            self.links.push((format!("{NODES_OF_BUS}/node{number}"), place.clone()));
+            self.folders.push(place);
         }
         // A program may use the nodes that its control group has.
         for path in node_sets() {
@@ -128,8 +188,8 @@ struct Walk<'a> {
     next: u8,
     /// GPUs that have no place yet.
     left: usize,
-    node: u32,
-    cpus: &'a [u32],
+    /// The node of memory that is near, and its CPUs.
+    near: Option<(u32, &'a [u32])>,
 }
 
 impl Walk<'_> {
@@ -139,16 +199,26 @@ impl Walk<'_> {
         bus
     }
 
-    fn host_bridge(&mut self, bridge: &Bridge) {
+    fn host_bridge(&mut self, bridge: &Bridge, first: u8) {
         if self.left > 0 {
             let bus = self.take_bus();
-            // The first device of a host bridge's bus is the host bridge itself.
-            self.ports(bridge, bus, 1, ROOT_PORT);
+            let place = host_bridge(bus.into());
+            // That of the real machine has its own devices as well, which links of others lead to.
+            if !fs::exists(&place).unwrap_or(false) {
+                self.spots.folders.push(place.clone());
+            }
+            self.ports(bridge, (&place, bus), first, ROOT_PORT);
         }
     }
 
-    /// The ports of a bridge whose bus is known, and what is at them.
-    fn ports(&mut self, bridge: &Bridge, bus: u8, first: u8, kind: (u16, u16)) {
+    /// The ports of a bridge whose folder and bus are known, and what is at them.
+    fn ports(
+        &mut self,
+        bridge: &Bridge,
+        (place, bus): (&str, u8),
+        first: u8,
+        kind: (u16, u16, u16),
+    ) {
         let gpus = (0..bridge.gpus).map(|_| None);
         let all = gpus.chain(bridge.switches.iter().map(Some));
         for (slot, switch) in (first..32).zip(all) {
@@ -156,46 +226,69 @@ impl Walk<'_> {
                 return;
             }
             let below = self.take_bus();
+            let port = format!("{place}/{}", location(bus.into(), slot));
             match switch {
-                None => self.gpu(below),
+                None => self.gpu(&port, below),
                 Some(switch) => {
                     let inner = self.take_bus();
-                    self.ports(switch, inner, 0, SWITCH);
-                    self.bridge((below, 0), inner, SWITCH);
+                    let upper = format!("{port}/{}", location(below.into(), 0));
+                    self.ports(switch, (&upper, inner), 0, LOWER_PORT);
+                    self.bridge(&upper, [below, inner], UPPER_PORT);
                 }
             }
-            self.bridge((bus, slot), below, kind);
+            self.bridge(&port, [bus, below], kind);
         }
     }
 
-    fn gpu(&mut self, bus: u8) {
+    fn gpu(&mut self, port: &str, bus: u8) {
         self.left -= 1;
-        self.spots.gpus.push(Spot { bus: bus.into(), node: Some(self.node) });
-        self.locality(&format!("{BUS}/0000:{bus:02x}:00.0"));
+        let node = self.near.map(|(node, _)| node);
+        let spot = Spot { bus: bus.into(), node, port: port.to_owned() };
+        self.locality(&spot.folder());
+        self.spots.gpus.push(spot);
     }
 
-    /// A bridge whose buses are `below` to the last one taken.
-    fn bridge(&mut self, (bus, slot): (u8, u8), below: u8, (vendor, device): (u16, u16)) {
-        let place = format!("{BUS}/0000:{bus:02x}:{slot:02x}.0");
-        self.spots.folders.push(place.clone());
+    /// A bridge on a bus; its own are `below` to the last one taken.
+    fn bridge(&mut self, place: &str, [bus, below]: [u8; 2], port: (u16, u16, u16)) {
+        let (vendor, device, _) = port;
+        self.spots.folders.push(place.to_owned());
+        self.spots.bridges.push(place.to_owned());
         let buses = [bus, below, self.next - 1];
-        let config = configuration(vendor, device, buses);
-        self.spots.files.push(File { path: format!("{place}/config"), bytes: config });
+        let config = configuration(port, buses);
+        self.spots.files.push(File { path: format!("{place}{CONFIGURATION}"), bytes: config });
         self.spots.file(format!("{place}/vendor"), &format!("{vendor:#06x}\n"));
         self.spots.file(format!("{place}/device"), &format!("{device:#06x}\n"));
         self.spots.file(format!("{place}/class"), &format!("{BRIDGE_CLASS:#08x}\n"));
-        self.spots.file(format!("{place}/numa_node"), &format!("{}\n", self.node));
-        self.locality(&place);
+        self.spots.file(format!("{place}/irq"), "0\n");
+        self.spots.file(format!("{place}/resource"), &resources(&[], RESOURCES + WINDOWS));
+        let node = self.near.map_or(-1, |(node, _)| i64::from(node));
+        self.spots.file(format!("{place}/numa_node"), &format!("{node}\n"));
+        self.locality(place);
     }
 
     fn locality(&mut self, place: &str) {
-        self.spots.file(format!("{place}/local_cpus"), &map(self.cpus));
-        self.spots.file(format!("{place}/local_cpulist"), &format!("{}\n", list(self.cpus)));
+        let Some((_, cpus)) = self.near else { return };
+        self.spots.file(format!("{place}/local_cpus"), &map(cpus));
+        self.spots.file(format!("{place}/local_cpulist"), &format!("{}\n", list(cpus)));
     }
 }
 
+/// Resources that a device has (Linux, drivers/pci/pci-sysfs.c: `resource_show`), and those of a bridge for what is
+/// below it.
+pub(crate) const RESOURCES: usize = 13;
+const WINDOWS: usize = 4;
+
+/// What a device says of its resources, one in each line: where it begins and ends, and flags. None are zeros.
+pub(crate) fn resources(known: &[((u64, u64), u64)], count: usize) -> String {
+    let known = known
+        .iter()
+        .map(|((base, size), flags)| (*base, base.saturating_add(*size).saturating_sub(1), *flags));
+    let all = known.chain(std::iter::repeat((0, 0, 0))).take(count);
+    all.map(|(first, last, flags)| format!("{first:#018x} {last:#018x} {flags:#018x}\n")).collect()
+}
+
 /// The header of a bridge's configuration space, as the standard for PCI has it: type 1.
-fn configuration(vendor: u16, device: u16, buses: [u8; 3]) -> Vec<u8> {
+fn configuration((vendor, device, kind): (u16, u16, u16), buses: [u8; 3]) -> Vec<u8> {
     let mut bytes = vec![0; 256];
     let mut put =
         |offset: usize, part: &[u8]| bytes[offset..offset + part.len()].copy_from_slice(part);
@@ -206,7 +299,45 @@ fn configuration(vendor: u16, device: u16, buses: [u8; 3]) -> Vec<u8> {
     put(0x08, &(BRIDGE_CLASS << 8).to_le_bytes());
     put(0x0e, &[1]);
     put(0x18, &buses);
+    express(&mut bytes, kind);
     bytes
+}
+
+/// Where a configuration space has its capability of PCI Express, and registers in it, as the standard has them.
+const EXPRESS: usize = 0x40;
+const LINK_CONTROL: usize = 0x10;
+const LINK_STATUS: usize = 0x12;
+/// A bit of the control, and one of the status.
+const LINK_IS_OFF: u16 = 1 << 4;
+const LINK_IS_UP: u16 = 1 << 13;
+
+/// The only capability of a device: that of PCI Express. Links are of the fourth generation and of 16 lanes; they are up.
+pub(crate) fn express(bytes: &mut [u8], kind: u16) {
+    const LINK: u16 = 4 | 16 << 4;
+    // There is a list of capabilities, and this is where it begins.
+    bytes[0x06] |= 1 << 4;
+    bytes[0x34] = EXPRESS as u8;
+    put_word(bytes, EXPRESS, 0x10);
+    // The version of the capability, and what the device is.
+    put_word(bytes, EXPRESS + 0x02, 2 | kind << 4);
+    put_word(bytes, EXPRESS + 0x0c, LINK);
+    put_word(bytes, EXPRESS + LINK_STATUS, LINK | LINK_IS_UP);
+}
+
+/// A port gets another control of its link, whose status follows.
+fn control_link(bytes: &mut [u8], control: u16) {
+    let status = word(bytes, EXPRESS + LINK_STATUS) & !LINK_IS_UP;
+    let is_up = if control & LINK_IS_OFF == 0 { LINK_IS_UP } else { 0 };
+    put_word(bytes, EXPRESS + LINK_CONTROL, control);
+    put_word(bytes, EXPRESS + LINK_STATUS, status | is_up);
+}
+
+fn word(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn put_word(bytes: &mut [u8], at: usize, word: u16) {
+    bytes[at..at + 2].copy_from_slice(&word.to_le_bytes());
 }
 
 /// The nodes, each with CPUs: its own, or a share of those that this machine has, in their order.
@@ -293,6 +424,47 @@ mod tests {
             };
             assert_eq!(ranges.iter().filter(leads).count(), expected, "{gpu:?}: {ranges:?}");
         }
+    }
+
+    #[test]
+    fn a_device_is_in_the_folder_of_its_port() {
+        let (apart, spots) = (Spots::apart(2), spots(8));
+        let folders = |spots: &Spots| spots.gpus.iter().map(Spot::folder).collect::<Vec<_>>();
+        let ports = ["0000:00:0c.0/0000:01:00.0", "0000:00:0d.0/0000:02:00.0"];
+        assert_eq!(folders(&apart), ports.map(|port| format!("/sys/devices/pci0000:00/{port}")));
+        let folders = folders(&spots);
+        let switch = "/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0";
+        assert_eq!(folders[0], format!("{switch}/0000:02:00.0/0000:03:00.0"));
+        assert_eq!(
+            folders[2],
+            format!("{switch}/0000:02:02.0/0000:05:00.0/0000:06:00.0/0000:07:00.0")
+        );
+        // Each folder on the way is a bridge, or the host bridge.
+        for folder in folders {
+            let way = folder.match_indices('/').skip(4).map(|(end, _)| folder[..end].to_owned());
+            assert!(way.clone().count() > 0, "{folder}");
+            assert!(way.clone().all(|bridge| spots.bridges.contains(&bridge)), "{folder}");
+        }
+    }
+
+    #[test]
+    fn a_port_switches_its_link_off_and_on() {
+        let mut spots = spots(1);
+        let configs = spots.files.iter().position(|file| file.path.ends_with(CONFIGURATION));
+        let port = configs.unwrap();
+        let before = spots.files[port].bytes.clone();
+        let status = |spots: &Spots| word(&spots.files[port].bytes, EXPRESS + LINK_STATUS);
+        assert_ne!(status(&spots) & LINK_IS_UP, 0);
+        let mut written = before.clone();
+        written[EXPRESS + LINK_CONTROL] = 0x10;
+        written[0] = 0xff;
+        spots.configure(port, &written);
+        assert_eq!(status(&spots) & LINK_IS_UP, 0);
+        assert_eq!(spots.files[port].bytes[..4], before[..4], "the vendor is not written");
+        spots.configure(port, &written[..EXPRESS]);
+        spots.configure(usize::MAX, &written);
+        spots.train_links();
+        assert_eq!(spots.files[port].bytes, before);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use toml::Spanned;
 
 use crate::profile::{Place, Problem, Source, find_source};
 
-pub(crate) use files::{File, Spot, Spots};
+pub(crate) use files::{CONFIGURATION, ENDPOINT, File, RESOURCES, Spot, Spots, express, resources};
 
 /// The topologies that this build carries: name, text.
 const CARRIED: [(&str, &str); 3] = [

@@ -137,7 +137,7 @@ impl Driver {
             return Ok(View { gpu, instance: self.chosen(target.client, gpu) });
         };
         let id = params.word(path)?;
-        let found = self.gpus.iter().position(|gpu| gpu.id() == id);
+        let found = self.gpus.iter().position(|gpu| gpu.id() == id && !gpu.is_removed);
         Ok(found.ok_or(Status::INVALID_ARGUMENT)?.into())
     }
 

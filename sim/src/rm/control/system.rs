@@ -99,7 +99,7 @@ fn attached_ids(driver: &mut Driver, _: &Target<'_>, params: &mut Params) -> Res
 }
 
 fn probed_ids(driver: &mut Driver, _: &Target<'_>, params: &mut Params) -> Result {
-    let ids: Vec<u32> = driver.gpus.iter().map(|gpu| gpu.id()).collect();
+    let ids: Vec<u32> = driver.present().map(|gpu| gpu.id()).collect();
     params.fill("gpuIds", &ids, NO_GPU)?;
     if params.has("excludedGpuIds") {
         params.fill("excludedGpuIds", &[], NO_GPU)?;
@@ -114,7 +114,7 @@ fn attach_ids(driver: &mut Driver, _: &Target<'_>, params: &mut Params) -> Resul
         if index == 0 && id == ALL_GPUS || id == NO_GPU {
             break;
         }
-        if !driver.gpus.iter().any(|gpu| gpu.id() == id) {
+        if !driver.present().any(|gpu| gpu.id() == id) {
             return Err(Status::INVALID_ARGUMENT.into());
         }
     }
@@ -149,7 +149,7 @@ fn id_info(driver: &mut Driver, _: &Target<'_>, params: &mut Params) -> Result {
 
 fn pci_info(driver: &mut Driver, _: &Target<'_>, params: &mut Params) -> Result {
     let id = params.word("gpuId")?;
-    let gpu = driver.gpus.iter().find(|gpu| gpu.id() == id).ok_or(Status::INVALID_ARGUMENT)?;
+    let gpu = driver.present().find(|gpu| gpu.id() == id).ok_or(Status::INVALID_ARGUMENT)?;
     params.set("domain", 0_u32)?;
     params.set("bus", gpu.bus())?;
     params.set("slot", 0_u32)?;
@@ -175,7 +175,7 @@ pub(super) fn identity(gpu: &crate::rm::gpu::Gpu, flags: u32) -> Vec<u8> {
 
 fn uuid_from_id(driver: &mut Driver, _: &Target<'_>, params: &mut Params) -> Result {
     let id = params.word("gpuId")?;
-    let gpu = driver.gpus.iter().find(|gpu| gpu.id() == id).ok_or(Status::OBJECT_NOT_FOUND)?;
+    let gpu = driver.present().find(|gpu| gpu.id() == id).ok_or(Status::OBJECT_NOT_FOUND)?;
     let uuid = identity(gpu, params.word("flags")?);
     params.put("gpuUuid", &uuid)?;
     params.set("uuidStrLen", uuid.len() as u32)?;
