@@ -671,8 +671,12 @@ fn links_lead_to_switches() {
     for (real, board) in pairs(&versions, &["hgx-a100", "hgx-h100"]) {
         let (links, rate) = if board == "hgx-a100" { (12, "25") } else { (18, "26.562") };
         let machine = ["--gpu", board, "--gpus", "8"];
+        // The mode of bandwidth came with 535, and is of Hopper.
+        let has_modes = board == "hgx-h100" && !real.version.starts_with("525.");
+        let modes = if has_modes { "; $0 nvlink -sBwMode HALF; $0 nvlink -gBwMode" } else { "" };
         let script = "set -e; $0 nvlink -s; $0 topo -m; $0 nvlink -R -i 0; $0 nvlink -e -i 0; $0 nvlink -gt d -i 0; \
-                      $0 -q";
+                      $0 nvlink -cBridge; $0 -q";
+        let script = format!("{script}{modes}");
         let smi = real.smi();
         let args = ["-c".as_ref(), script.as_ref(), smi.as_os_str()];
         let seen = real.run(&machine, Path::new("sh"), &args);
@@ -684,6 +688,7 @@ fn links_lead_to_switches() {
         assert_eq!(seen.out.matches("Remote Device 00000000:8").count(), links, "{what}");
         assert_eq!(seen.out.matches("Replay Errors: 0").count(), links, "{what}");
         assert_eq!(seen.out.matches("Data Tx: 0 KiB").count(), links, "{what}");
+        assert_eq!(seen.out.contains("bandwidth mode: HALF"), has_modes, "{what}");
         // The first parts are those of all versions.
         let fabric: Vec<&str> = seen.out.split("\n    Fabric\n").skip(1).collect();
         assert_eq!(fabric.len(), 8, "{what}");

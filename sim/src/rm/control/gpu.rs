@@ -15,6 +15,7 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
         "NV2080_CTRL_CMD_GPU_GET_NAME_STRING" => name_string,
         "NV2080_CTRL_CMD_GPU_GET_GID_INFO" => gid_info,
         "NV2080_CTRL_CMD_GPU_GET_PIDS" => process_ids,
+        "NV_CONF_COMPUTE_CTRL_CMD_GPU_GET_VIDMEM_SIZE" => protected_memory,
         "NV2080_CTRL_CMD_GPU_GET_PID_INFO" => process_info,
         _ => return None,
     })
@@ -41,6 +42,19 @@ fn name_string(driver: &mut Driver, target: &Target<'_>, params: &mut Params) ->
         }
         _ => Err(Status::INVALID_ARGUMENT.into()),
     }
+}
+
+/// conf_compute_api.c: `confComputeApiCtrlCmdGpuGetVidmemSize_IMPL`. Nothing is protected while the feature is off.
+fn protected_memory(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
+    let subdevice = params.word("hSubDevice")?;
+    let kind = &driver.server.find(target.client)?.object(subdevice)?.kind;
+    let gpu = match kind {
+        ObjectKind::Subdevice(gpu) => driver.gpus.get(*gpu).ok_or(Status::INVALID_DEVICE)?,
+        _ => return Err(Status::INVALID_OBJECT_HANDLE.into()),
+    };
+    let facts = gpu.facts();
+    params.set("protectedMemSizeInKb", 0_u64)?;
+    Ok(params.set("unprotectedMemSizeInKb", facts.memory.saturating_sub(facts.reserved) >> 10)?)
 }
 
 /// `subdevice_ctrl_gpu_kernel.c`: the processes that have an object of a class, or anything of the GPU's where
