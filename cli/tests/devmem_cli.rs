@@ -643,6 +643,7 @@ fn offers_are_what_their_schema_says() {
         used(r#""operation": "paint""#),
         used(r#""operation": "scanout", "details": ["rotate-45"]"#),
         used(r#""operation": "scanout""#).replace("\"d\"", "\"\""),
+        used(r#""operation": "scanout""#).replace("\"d\"", "\" \""),
         used(r#""operation": "scanout""#).replace("\"d\"", "\"d\\u001b[31m\""),
         used(r#""operation": "scanout""#).replace("\"d\"", "\"d\\u202e\""),
         set("", r#""INVALID""#),

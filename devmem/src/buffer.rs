@@ -112,6 +112,9 @@ impl Piece {
         let start = start.ok_or_else(|| Error::invalid("memory of 2⁶⁴ bytes"))?;
         let file = File::from(fd);
         let metadata = file.metadata().map_err(|error| Error::call("fstat of a buffer", error))?;
+        if metadata.is_dir() {
+            return Err(Error::new(ErrorKind::Mismatch, "a folder is no memory"));
+        }
         let size = size(&file, metadata.size())?;
         Ok(Self { fd: file.into(), start, size, identity: Identity::of(&metadata) })
     }
@@ -158,8 +161,8 @@ impl Piece {
         let stays = keeps_its_size(self.as_fd());
         let asked = "asking a buffer for its file system and seals";
         if !stays.map_err(|errno| Error::call(asked, errno.into()))? {
-            let what = "memory that could get smaller is not mapped: it is neither a dma-buf nor a memfd that can be \
-                sealed";
+            let what = "memory that could get smaller is not mapped: it is neither a dma-buf nor a memfd that this \
+                descriptor can seal";
             return Err(Error::new(ErrorKind::Mismatch, what));
         }
         let (has, had) = (size_of(self.as_fd())?, self.size);
@@ -441,6 +444,15 @@ mod tests {
     use crate::{Constraint, Fourcc, MODIFIER_LINEAR, solve};
 
     /// A camera that writes more than the pixels into each file.
+    #[test]
+    fn a_folder_is_no_memory() {
+        let (folder, image) = (tempfile::tempdir().unwrap(), Image::bytes(64));
+        let plane = Plane { offset: 0, pitch: 64, size: 64 };
+        let fd = File::open(folder.path()).unwrap().into();
+        let refused = Buffer::of_planes(image, MODIFIER_LINEAR, vec![(fd, plane)]).unwrap_err();
+        assert_eq!(refused.to_string(), "a folder is no memory");
+    }
+
     #[test]
     fn each_file_has_what_is_asked_for_behind_the_pixels() {
         let image = Image::new(64, 64, Fourcc::new(b"NV12"));

@@ -242,7 +242,7 @@ fn name<'de, D: serde::Deserializer<'de>>(from: D) -> Result<String, D::Error> {
 
 /// A device's name is one line of letters that are seen, wherever it is shown.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
-    if name.is_empty() {
+    if name.trim().is_empty() {
         return Err("the device has no name".to_owned());
     }
     let unseen = |letter: &char| {

@@ -477,7 +477,9 @@ fn attempt(
     let chosen = chosen.or_else(|| Some((by_its_driver()?, None, None, None, Vec::new())));
     let reason = |at: usize| reasons.get(at).map(|(reason, _)| reason.clone()).unwrap_or_default();
     let Some((at, layout, allocator, buffer, proofs)) = chosen else {
-        let reasons = reasons.into_iter().map(|(reason, _)| reason).collect();
+        let mut reasons: Vec<String> = reasons.into_iter().map(|(reason, _)| reason).collect();
+        // Sets that fail alike are told once.
+        reasons.dedup();
         return Err(Failure::NoMemory(usage, reasons, refusals));
     };
     let no_layout = if layout.is_none() { reason(at) } else { String::new() };

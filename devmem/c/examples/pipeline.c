@@ -129,6 +129,14 @@ int main(void) {
     refused = nvabi_alloc_modifiers_for(alloc, usage, modifiers, MOST);
     printf("%d: %s\n", refused, nvabi_alloc_error());
     usage->reserved = 0;
+    usage->image.reserved = 1;
+    refused = nvabi_alloc_modifiers_for(alloc, usage, modifiers, MOST);
+    printf("%d: %s\n", refused, nvabi_alloc_error());
+    usage->image.reserved = 0;
+    usage->image.width = 0;
+    refused = nvabi_alloc_modifiers_for(alloc, usage, modifiers, MOST);
+    printf("%d: %s\n", refused, nvabi_alloc_error());
+    usage->image.width = image.width;
     usage->use_count = UINT32_MAX;
     refused = nvabi_alloc_modifiers_for(alloc, usage, modifiers, MOST);
     printf("%d: %s\n", refused, nvabi_alloc_error());

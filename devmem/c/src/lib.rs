@@ -189,7 +189,20 @@ unsafe fn asked(
         return Err(invalid("memory that nobody uses"));
     }
     uses.iter().try_for_each(|each| alloc.device(&each.device).map(drop))?;
-    Ok(Usage::new(Image::new(image.width, image.height, Fourcc(image.format)), uses))
+    Ok(Usage::new(image_of(image)?, uses))
+}
+
+/// The image of a caller, which has pixels.
+fn image_of(raw: &RawImage) -> Result<Image, Failure> {
+    let RawImage { width, height, format, reserved } = *raw;
+    if reserved != 0 {
+        return Err(invalid(&format!("reserved of the image is {reserved}")));
+    }
+    let image = Image::new(width, height, Fourcc(format));
+    match [width, height, format].contains(&0) {
+        true => Err(invalid(&format!("an image of {width}x{height} with format {format:#x}"))),
+        false => Ok(image),
+    }
 }
 
 /// # Safety

@@ -9,11 +9,9 @@ use std::time::Duration;
 
 use nvabi_devmem::plugin::abi::{RawImage, RawPlane};
 use nvabi_devmem::plugin::applications::RawBuffer;
-use nvabi_devmem::{
-    Access, Buffer, Fourcc, Image, Intent, Mapping, Operation, Plane, Result, wait_fence,
-};
+use nvabi_devmem::{Access, Buffer, Intent, Mapping, Operation, Plane, Result, wait_fence};
 
-use crate::{Failure, answer, failed, hand_out, invalid, lent, struct_size_of};
+use crate::{Failure, answer, failed, hand_out, image_of, invalid, lent, struct_size_of};
 
 const EBUSY: c_int = 16;
 const EBADF: c_int = 9;
@@ -144,8 +142,7 @@ unsafe fn taken(image: &RawImage, raw: &RawBuffer) -> std::result::Result<Memory
         Ok((fd, Plane { offset: plane.offset, pitch: plane.pitch, size: plane.size }))
     };
     let planes = planes.enumerate().map(own).collect::<std::result::Result<_, Failure>>()?;
-    let image = Image::new(image.width, image.height, Fourcc(image.format));
-    let buffer = Buffer::of_planes(image, raw.modifier, planes).map_err(failed)?;
+    let buffer = Buffer::of_planes(image_of(image)?, raw.modifier, planes).map_err(failed)?;
     Ok(Memory { view: Mutex::default(), buffer: Arc::new(buffer) })
 }
 

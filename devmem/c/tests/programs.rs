@@ -104,6 +104,8 @@ fn a_pipeline_negotiates() {
          -22: the usage has a field that is not known here\n\
          -22: struct_size of the usage is 4294967295, not 48 to 4096\n\
          -22: reserved of the usage is 1\n\
+         -22: reserved of the image is 1\n\
+         -22: an image of 0x240 with format 0x3231564e\n\
          -22: 4294967295 uses are more than 65536: the count was never set?\n\
          -22: uses is not aligned\n\
          -22: memory that nobody uses\n\
