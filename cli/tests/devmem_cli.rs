@@ -276,6 +276,11 @@ fn offers_are_written_in_names() {
         assert_eq!(code, Some(2), "{said}");
         assert!(said.contains(told), "{told} in {said}");
     }
+    let turned = ["--detail", "rotate-90", "--detail", "rotate-180"];
+    let output =
+        nvabi(&[&["plan", "--use", "cpu:cpu-read"], &turned[..], &["8x8", "XR24"]].concat());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains("--detail: `rotate-90` and `rotate-180` turn an image in two"));
     let output = nvabi(&["plan", "--use", "cpu:cpu-read", "8x8", "xr24"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(err(&output).contains("`xr24` is no DRM format, but XR24 is"), "{}", err(&output));

@@ -68,6 +68,17 @@ impl Detail {
         }
     }
 
+    /// A transform that does not say how far an image is turned does not turn it.
+    fn turn(&mut self) {
+        if let (VENDOR_BASE, Self::TRANSFORM, [bits]) =
+            (self.vendor, self.name, self.payload.as_mut_slice())
+        {
+            if *bits & ROTATIONS == 0 {
+                *bits |= transform::ROTATE_0;
+            }
+        }
+    }
+
     /// Whether it asks for nothing: an image as it is.
     pub fn is_plain(&self) -> bool {
         self.as_transform() == Some(transform::ROTATE_0)
@@ -117,6 +128,7 @@ impl FromStr for Detail {
 ///
 /// When an image is to be turned in two ways.
 pub(crate) fn list(mut details: Vec<Detail>) -> Result<Vec<Detail>, String> {
+    details.iter_mut().for_each(Detail::turn);
     details.retain(|detail| !detail.is_plain());
     details.sort_unstable();
     details.dedup();
@@ -191,6 +203,8 @@ mod tests {
             "`rotate-90+rotate-180` turns an image in two ways"
         );
         assert_eq!(Detail::vendor(VENDOR_BASE, 0, vec![2 | 4]).as_transform(), None);
+        let mirrored = Detail::vendor(VENDOR_BASE, 0, vec![transform::REFLECT_X]);
+        assert_eq!(list(vec![mirrored]), Ok(vec![Detail::transform(transform::REFLECT_X)]));
         for text in ["0x10de:3(x)", "0x10de:70000(1)", "10de:3(1)", "0x0:0(2)", ""] {
             assert!(told(text).contains("is no detail"), "{text}");
         }
@@ -220,6 +234,11 @@ mod tests {
         let told = read(r#""rotate-90", "reflect-x""#).unwrap_err();
         let two = "`rotate-90` and `rotate-0+reflect-x` turn an image in two ways";
         assert!(told.starts_with(two), "{told}");
+        // The same of an image.
+        let usage = r#"{"image": {"width": 8, "height": 8, "format": "P030"}, "uses": [],
+                        "details": ["rotate-180", "rotate-90"]}"#;
+        let told = serde_json::from_str::<crate::Usage>(usage).unwrap_err().to_string();
+        assert!(told.contains("turn an image in two ways"), "{told}");
         // A device's name may hold a plus.
         assert_eq!("a+b:copy".parse(), Ok(Use::new("a+b", Operation::Copy)));
         assert!(

@@ -197,7 +197,22 @@ impl Prober {
         description: &Description,
         devices: &[Box<dyn Device>],
     ) -> Result<Vec<Constraint>> {
-        let answer = self.answer(device, operation, description, devices);
+        self.needs_of(
+            device,
+            &use_of(device.info(), operation, &description.usage),
+            description,
+            devices,
+        )
+    }
+
+    fn needs_of(
+        &self,
+        device: &dyn Device,
+        of: &Use,
+        description: &Description,
+        devices: &[Box<dyn Device>],
+    ) -> Result<Vec<Constraint>> {
+        let answer = self.answer(device, of, description, devices);
         let answer = answer.map_err(|(error, _)| error)?;
         answer.needs.ok_or_else(|| {
             let reasons: Vec<String> = answer.refusals.iter().map(Refusal::to_string).collect();
@@ -205,24 +220,49 @@ impl Prober {
         })
     }
 
+    /// The constraints of all, with what a device needs besides, and that. Where it takes nobody's memory that keeps to
+    /// what others ask, such as a heap's near a GPU, it is asked without that: who makes memory for all keeps to all.
+    fn with_needs(
+        &self,
+        device: &dyn Device,
+        of: &Use,
+        description: &Description,
+        devices: &[Box<dyn Device>],
+    ) -> Result<(Vec<Constraint>, Vec<Constraint>)> {
+        let merged_with = |asked: &Description| {
+            let needs = self.needs_of(device, of, asked, devices)?;
+            Ok::<_, Error>((merged(device, &description.set.constraints, &needs)?, needs))
+        };
+        let is_free = |found: &Result<(_, Vec<Constraint>)>| {
+            found.as_ref().is_ok_and(|(_, needs)| needs.iter().all(is_tried_with))
+        };
+        let bound = merged_with(description);
+        let mut free = description.clone();
+        free.set.constraints.retain(|asked| !memory::is_of_memory(asked.name));
+        if is_free(&bound) || free.set == description.set {
+            return bound;
+        }
+        let free = merged_with(&free);
+        if is_free(&free) { free } else { bound.or(free) }
+    }
+
     /// Fails where what a device said may pass; with all that it said.
     fn answer(
         &self,
         device: &dyn Device,
-        operation: Operation,
+        of: &Use,
         description: &Description,
         devices: &[Box<dyn Device>],
     ) -> std::result::Result<Answer, (Error, Vec<Refusal>)> {
-        let of = use_of(device.info(), operation, &description.usage);
-        let question = Question::new(device.info(), &of, description, devices);
+        let question = Question::new(device.info(), of, description, devices);
         if let Some(known) = self.answers().recall(&question) {
             return Ok(known);
         }
         // What else the device is to do is another question.
         let mut description = description.clone();
         description.usage.uses = vec![of.clone()];
-        description.set.constraints.retain(is_of_layout);
-        let description = &description;
+        description.set.constraints.retain(is_tried_with);
+        let (of, description) = (of.clone(), &description);
         let mut trial =
             Trial { of, device, description, refusals: Vec::new(), passing: None, lacking: None };
         let found = trial.run(self, devices);
@@ -286,7 +326,7 @@ impl Prober {
         devices: &[Box<dyn Device>],
     ) -> Result<(Offer, Vec<Refusal>)> {
         let of = Use { device: device.info().name.clone(), ..wanted.clone() };
-        let (image, operation) = (&usage.image, wanted.operation);
+        let image = &usage.image;
         let (mut sets, mut refusals) = (Vec::new(), Vec::new());
         for mut set in device.sets_for(usage, &of)? {
             // Where nothing is known of the layout, there is nothing to try.
@@ -295,7 +335,7 @@ impl Prober {
                 let usage = Usage { uses: vec![of.clone()], ..usage.clone() };
                 let description =
                     Description { usage, set: set.clone(), layout, metadata: Vec::new() };
-                let found = self.answer(device, operation, &description, devices);
+                let found = self.answer(device, &of, &description, devices);
                 let answer = found.unwrap_or_else(|(_, refusals)| Answer { needs: None, refusals });
                 refusals.extend(answer.refusals);
                 let Some(needs) = answer.needs else { continue };
@@ -370,8 +410,7 @@ impl Prober {
         for (device, of) in &users {
             // Memory whose layout is open cannot be made to try.
             if device.info().imports && !description.layout.is_open() {
-                let needs = self.needs(*device, of.operation, &description, devices)?;
-                let merged = merged(*device, &description.set.constraints, &needs)?;
+                let (merged, needs) = self.with_needs(*device, of, &description, devices)?;
                 description.set.constraints = merged;
                 // Rows further apart.
                 if !needs.is_empty() && description.layout.keeps(&description.set).is_err() {
@@ -644,17 +683,18 @@ impl Trial<'_> {
             device.memory().is_some()
                 && prober.foreign.untouchable(device.info(), own, operation).is_none()
         });
-        let (mut used_up, mut was_made) = (None, false);
+        let told = self.refusals.len();
+        let mut used_up = None;
         for device in known {
             match made(device, description) {
-                Ok(memory) if self.takes(Tried::OnePiece, &memory) => return true,
-                Ok(_) => was_made = true,
+                Ok(memory) if self.takes(Tried::OnePiece, &memory) => {
+                    // It does take such memory.
+                    self.refusals.truncate(told);
+                    return true;
+                }
                 Err(error) if error.is_passing() => used_up = used_up.or(Some(error)),
-                Err(_) => {}
+                _ => {}
             }
-        }
-        if was_made {
-            return false;
         }
         let page = match description.files() {
             1 => (prober.foreign.one_piece)(description),
@@ -662,10 +702,15 @@ impl Trial<'_> {
                 description.made_by_planes(|one| Ok((prober.foreign.one_piece)(one))).ok().flatten()
             }
         };
-        if let (None, Some(error)) = (&page, used_up) {
+        if page.is_some_and(|page| self.takes(Tried::OnePiece, &page)) {
+            self.refusals.truncate(told);
+            return true;
+        }
+        // What was refused says nothing of what could not be made.
+        if let Some(error) = used_up {
             self.lacks(Tried::OnePiece, &description.layout, error);
         }
-        page.is_some_and(|page| self.takes(Tried::OnePiece, &page))
+        false
     }
 
     /// Where no memory of others can be made, a device is believed what it says, unless it refuses its own.
@@ -732,8 +777,10 @@ impl Trial<'_> {
 
     /// Who was to make the memory has none left.
     fn lacks(&mut self, tried: Tried, layout: &Layout, error: Error) {
-        self.refusals.push(Refusal::new(&self.of, layout, tried, &error));
-        self.lacking.get_or_insert(error);
+        if self.lacking.is_none() {
+            self.refusals.push(Refusal::new(&self.of, layout, tried, &error));
+            self.lacking = Some(error);
+        }
     }
 
     fn refused(&mut self, tried: Tried, layout: &Layout, error: Error) {
@@ -741,7 +788,10 @@ impl Trial<'_> {
         if refusal.passing {
             self.passing.get_or_insert(error);
         }
-        self.refusals.push(refusal);
+        // Of several makers the same is said once.
+        if self.refusals.last() != Some(&refusal) {
+            self.refusals.push(refusal);
+        }
     }
 }
 
@@ -892,7 +942,7 @@ struct Question {
     operation: Operation,
     format: Fourcc,
     modifier: u64,
-    /// Those of all users that lay pixels out, in order.
+    /// What it is tried with keeps to these, in order.
     constraints: Vec<Constraint>,
     details: Vec<Detail>,
     /// Powers of two: what the pitches are multiples of, and what width and height are no more than.
@@ -911,9 +961,10 @@ impl Question {
         let node = fs::metadata(&info.node);
         let (number, inode) = node.map_or((0, 0), |node| (node.rdev(), node.ino()));
         let (format, modifier) = (description.usage.image.format, description.layout.modifier);
-        let details = [&description.usage.details[..], &of.details].concat();
+        let mut details = [&description.usage.details[..], &of.details].concat();
+        details.sort_unstable();
         let mut constraints = description.set.constraints.clone();
-        constraints.retain(is_of_layout);
+        constraints.retain(is_tried_with);
         constraints.sort_unstable_by_key(|constraint| (constraint.name, constraint.value));
         let (name, size, operation) = (info.name.clone(), size_of(description), of.operation);
         let among = makers(devices);
@@ -928,10 +979,10 @@ fn use_of(info: &DeviceInfo, operation: Operation, usage: &Usage) -> Use {
     asked.unwrap_or_else(|| Use::new(info.name.clone(), operation))
 }
 
-/// Whether a constraint is of where pixels are. Of the memory itself others may ask what they like: what a device takes
-/// is a question of the device, and who makes memory for all keeps to all.
-fn is_of_layout(constraint: &Constraint) -> bool {
-    constraint.name != ConstraintName::MADE_BY && !memory::is_of_memory(constraint.name)
+/// Whether what a device is tried with keeps to a constraint: all but whose memory it is. What one device asks for would
+/// hide the memory of others that another is to be tried with.
+fn is_tried_with(constraint: &Constraint) -> bool {
+    constraint.name != ConstraintName::MADE_BY
 }
 
 /// One number for the names of all that make memory.
@@ -1370,17 +1421,28 @@ mod tests {
             let mut constraints = made.buffer.description().set.constraints.clone();
             constraints.sort_by_key(|constraint| constraint.name);
             assert_eq!((made.by.as_str(), constraints), ("panel", vec![ONE_PIECE, own]));
-            assert_eq!(prober.answers().newest_first.len(), 2, "one of each");
         }
     }
 
+    /// In one piece and near.
+    fn near(description: &Description) -> Result<Buffer> {
+        let mut near = description.clone();
+        near.metadata = vec![("near".to_owned(), Vec::new())];
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(near.layout.size).unwrap();
+        Buffer::new(file.into(), near)
+    }
+
     /// As a camera that cannot reach a GPU's memory, and can a heap's.
-    #[test]
-    fn each_that_makes_memory_in_one_piece_is_tried() {
-        let near = |buffer: &Buffer| match buffer.description().metadata.as_slice() {
+    fn near_alone(buffer: &Buffer) -> Result<()> {
+        match buffer.description().metadata.as_slice() {
             [(name, _)] if name == "near" => Ok(()),
             _ => Err(errno("import", libc::EFAULT)),
-        };
+        }
+    }
+
+    #[test]
+    fn each_that_makes_memory_in_one_piece_is_tried() {
         struct Near(Box<Fake>);
         impl Device for Near {
             fn info(&self) -> &DeviceInfo {
@@ -1400,29 +1462,121 @@ mod tests {
             }
 
             fn allocate(&self, description: &Description) -> Result<Buffer> {
+                // Once it has none left.
+                if self.0.asked.fetch_add(1, Ordering::Relaxed) == 0 {
+                    return Err(errno("DMA_HEAP_IOCTL_ALLOC", libc::ENOMEM));
+                }
                 self.0.memory.serves(description)?;
-                let mut near = description.clone();
-                near.metadata = vec![("near".to_owned(), Vec::new())];
-                let file = tempfile::tempfile().unwrap();
-                file.set_len(near.layout.size).unwrap();
-                Buffer::new(file.into(), near)
+                near(description)
             }
         }
         let devices: Vec<Box<dyn Device>> = vec![
             fake("far", any, u64::MAX),
             Box::new(Near(fake("near", any, u64::MAX))),
-            fake("camera", near, 0),
+            fake("camera", near_alone, 0),
         ];
-        let needs = |devices: &[Box<dyn Device>]| {
-            prober(9).needs(
-                &*devices[devices.len() - 1],
-                Operation::Capture,
-                &description(&[]),
-                devices,
-            )
+        let camera = &*devices[2];
+        let prober = prober(9);
+        let image = description(&[]).usage.image;
+        let offer = || prober.offer(camera, &image, Operation::Capture, &devices).unwrap();
+        // That the far one is refused says nothing of the near one, nor that it is empty now.
+        let (empty, refusals) = offer();
+        let passing = refusals.iter().filter(|refusal| refusal.passing).count();
+        assert_eq!((empty.sets.len(), passing), (0, 1), "{refusals:?}");
+        for _ in 0..2 {
+            let (offer, refusals) = offer();
+            assert_eq!(offer.sets[0].constraints, [ONE_PIECE]);
+            let tried: Vec<Tried> = refusals.iter().map(|refusal| refusal.tried).collect();
+            assert_eq!(tried, [Tried::Scattered], "it does take one piece");
+        }
+        assert_eq!(prober.make(&devices, &description(&["camera"])).unwrap().by, "near");
+    }
+
+    /// A page in one piece is tried too, where others' memory was refused; of several the same is said once.
+    #[test]
+    fn a_page_is_tried_after_the_memory_of_others() {
+        let mut prober = prober(9);
+        let devices: Vec<Box<dyn Device>> =
+            vec![fake("far", any, u64::MAX), fake("further", any, u64::MAX)];
+        let camera = fake("camera", near_alone, 0);
+        let needs = |prober: &Prober| {
+            prober.needs(&*camera, Operation::Capture, &description(&[]), &devices)
         };
-        assert_eq!(needs(&devices).unwrap(), [ONE_PIECE]);
-        assert_eq!(prober(9).make(&devices, &description(&["camera"])).unwrap().by, "near");
+        let refused = needs(&prober).unwrap_err().to_string();
+        assert_eq!(refused.matches("memory in one piece").count(), 1, "{refused}");
+        prober = self::prober(9);
+        prober.foreign.one_piece = |description| near(description).ok();
+        assert_eq!(needs(&prober).unwrap(), [ONE_PIECE]);
+    }
+
+    /// Aligned memory is there for who asks for it; a device that does is tried with that.
+    #[test]
+    fn a_device_is_tried_with_what_it_asks_of_memory() {
+        struct Aligner(Box<Fake>);
+        impl Device for Aligner {
+            fn info(&self) -> &DeviceInfo {
+                self.0.info()
+            }
+
+            fn sets(&self, _: &Image, _: Operation) -> Result<Vec<CapabilitySet>> {
+                Ok(Vec::new())
+            }
+
+            fn memory(&self) -> Option<Memory> {
+                self.0.memory()
+            }
+
+            fn allocate(&self, description: &Description) -> Result<Buffer> {
+                let aligned = description.set.constraint(ConstraintName::ADDRESS_ALIGNMENT);
+                plain(description, aligned.is_some())
+            }
+        }
+        let aligned = Constraint::new(ConstraintName::ADDRESS_ALIGNMENT, 1 << 16);
+        let set = CapabilitySet::new([aligned], [Capability::pitch_linear()]);
+        let devices: Vec<Box<dyn Device>> = vec![
+            Box::new(Aligner(fake("heap", any, u64::MAX))),
+            Box::new(Offering(fake("npu", whole_alone, 0), vec![set])),
+        ];
+        let image = description(&[]).usage.image;
+        let offered = prober(9).offer(&*devices[1], &image, Operation::Capture, &devices);
+        assert_eq!(offered.unwrap().0.sets[0].constraints, [aligned, ONE_PIECE]);
+    }
+
+    /// What a GPU asks for, no heap has; the camera takes memory in one piece all the same, which the GPU makes.
+    #[test]
+    fn where_nothing_keeps_to_what_others_ask_a_device_is_asked_without_it() {
+        let local = Constraint::new(ConstraintName::PLACEMENT, constraint::placement::LOCAL);
+        let owner = Constraint::new(ConstraintName::MADE_BY, 999);
+        let camera = carved("camera", "/dev/null", whole_alone);
+        let devices: Vec<Box<dyn Device>> = vec![fake("heap", any, u64::MAX)];
+        let mut asked = description(&["camera"]);
+        let of = asked.usage.uses[0].clone();
+        for constraint in [local, owner] {
+            asked.set.constraints = vec![constraint];
+            let found = prober(9).with_needs(&*camera, &of, &asked, &devices).unwrap();
+            assert_eq!(found, (vec![constraint, ONE_PIECE], vec![ONE_PIECE]));
+        }
+    }
+
+    /// One that is turned needs other memory than one that is not, in whatever order they are named.
+    #[test]
+    fn each_use_of_a_device_is_tried() {
+        let takes = |buffer: &Buffer| {
+            let mut uses = buffer.description().usage.uses.iter();
+            match uses.any(|of| !of.details.is_empty()) {
+                true => own_alone(buffer),
+                false => Ok(()),
+            }
+        };
+        let mut panel = display("panel", "/dev/null");
+        panel.takes = takes;
+        let devices: Vec<Box<dyn Device>> = vec![fake("heap", any, u64::MAX), panel];
+        let mut asked = description(&["panel", "panel"]);
+        asked.usage.uses[1].details = vec![Detail::transform(2)];
+        for _ in 0..2 {
+            assert_eq!(prober(9).make(&devices, &asked).unwrap().by, "panel");
+            asked.usage.uses.reverse();
+        }
     }
 
     /// It would have to be set up: cameras are cheaper than memory of the CPU.
@@ -1478,8 +1632,7 @@ mod tests {
     fn an_answer_is_for_constraints_in_any_order() {
         let gpu = fake("gpu", any, 0);
         let (prober, mut asked) = (prober(9), of_width(1001, b"XR24"));
-        asked.set.constraints =
-            vec![ONE_PIECE, Constraint::new(ConstraintName::PITCH_ALIGNMENT, 4)];
+        asked.set.constraints = vec![Constraint::new(ConstraintName::MAX_PITCH, 8192), ONE_PIECE];
         for _ in 0..2 {
             prober.needs(&*gpu, Operation::Capture, &asked, &[]).unwrap();
             asked.set.constraints.reverse();
@@ -1781,6 +1934,14 @@ mod tests {
         prober.foreign.driver = |info| Some(info.name.trim_end_matches(":0").to_owned());
         let told = prober.make(&devices, &wanted).unwrap_err().to_string();
         assert!(told.ends_with("cannot use it (open-gpu-kernel-modules#1037)"), "{told}");
+        // Nor in a trial, which would be the same harm.
+        let maker = fake("nvidia:0", any, u64::MAX);
+        let gpu = fake("amdgpu", whole_alone, 0);
+        let devices: Vec<Box<dyn Device>> = vec![maker];
+        let mut prober = self::prober(4);
+        prober.foreign.driver = |info| Some(info.name.trim_end_matches(":0").to_owned());
+        let needs = prober.needs(&*gpu, Operation::Texture, &wanted, &devices).unwrap_err();
+        assert!(!needs.to_string().contains("one piece"), "{needs}");
     }
 
     /// As a device for whose translations of scattered memory no room is left.

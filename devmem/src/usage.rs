@@ -365,4 +365,13 @@ impl Usage {
     pub fn new(image: Image, uses: Vec<Use>) -> Self {
         Self { image, uses, details: Vec::new() }
     }
+
+    /// The same with what else is asked of the image, in the one way in which that is written.
+    ///
+    /// # Errors
+    ///
+    /// When the image is to be turned in two ways.
+    pub fn asking(self, details: Vec<Detail>) -> Result<Self, String> {
+        Ok(Self { details: detail::list(details)?, ..self })
+    }
 }

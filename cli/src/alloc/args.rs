@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
+use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Alloc {
@@ -70,10 +71,10 @@ pub(crate) struct AllocAsked {
 
 impl AllocAsked {
     /// What is asked of the image, whoever uses it.
-    pub(crate) fn of_image(&self) -> nvabi_devmem::Usage {
+    pub(crate) fn of_image(&self) -> Result<nvabi_devmem::Usage, Report> {
         let image = nvabi_devmem::Image::new(self.size.0, self.size.1, self.format);
-        let details = self.details.clone();
-        nvabi_devmem::Usage { details, ..nvabi_devmem::Usage::new(image, Vec::new()) }
+        let usage = nvabi_devmem::Usage::new(image, Vec::new()).asking(self.details.clone());
+        usage.map_err(|what| Diagnostic::error("alloc-detail", format!("--detail: {what}")).into())
     }
 }
 

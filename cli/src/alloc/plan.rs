@@ -79,7 +79,7 @@ pub(super) fn planned(
         given.extend(offers::read(file)?);
     }
     let uses = &args.asked.uses;
-    let asked_of = args.asked.of_image();
+    let asked_of = args.asked.of_image()?;
     tell_unused(context, args, &given);
     let known = |wanted: &Use| given.iter().find(|offer| offer.of == *wanted);
     // Devices are asked for when a use is of none that is given.
