@@ -152,9 +152,12 @@ impl Driver {
             MODULE_VERSION => format!("{version}\n"),
             // Linux, kernel/module/sysfs.c: `show_initstate`. Programs that do not find it run `modprobe`.
             MODULE_STATE => "live\n".to_owned(),
+            // What is written alone says nothing.
+            RESCAN | BIND | UNBIND => String::new(),
             id => {
-                let gpu = self.gpus.get((id.saturating_sub(OF_GPUS) / PER_GPU) as usize);
-                gpu.map(|gpu| text_of_gpu(gpu, (id - OF_GPUS) % PER_GPU)).unwrap_or_default()
+                let Some(number) = id.checked_sub(OF_GPUS) else { return String::new() };
+                let gpu = self.gpus.get((number / PER_GPU) as usize);
+                gpu.map(|gpu| text_of_gpu(gpu, number % PER_GPU)).unwrap_or_default()
             }
         }
     }
