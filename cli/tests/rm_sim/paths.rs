@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::Path;
 
-use libc::{EEXIST, EINVAL, ELOOP, ENOENT, ENOTDIR};
+use libc::{EACCES, EEXIST, EINVAL, ELOOP, ENOENT, ENOTDIR};
 
 use crate::client::*;
 use crate::rules;
@@ -134,6 +135,66 @@ rules! {
         }
     }
 
+    what_is_not_simulated_in_a_simulated_folder_is_not_there {
+        const BUS: &str = "/sys/bus/pci";
+        const GPU: &str = "/sys/bus/pci/devices/0000:01:00.0";
+        let here = format!("/proc/{}/task/{}", std::process::id(), std::process::id());
+        let error = |result: std::io::Result<()>| result.unwrap_err().raw_os_error().unwrap();
+        let folder = fs::File::open("/sys/bus").unwrap();
+        let (within, by_fd) = (format!("{here}/cwd/pci"), format!("fd/{}/pci", folder.as_raw_fd()));
+        go_to("/sys/bus").unwrap();
+        // Some of these the real machine has, and what is written to them would count there.
+        let names = ["drivers_probe", "drivers_autoprobe", "uevent", "drivers/nvidia/new_id", "slots/3/power"];
+        let own = ["driver_override", "enable", "power/control"].map(|name| format!("{GPU}/{name}"));
+        let places = [BUS, "pci", "/sys/bus/../bus/pci", "/proc/self/root/sys/bus/pci", "/proc/self/cwd/pci", &within];
+        let by_fd = ["/proc/self", "/proc/thread-self", "/dev"].map(|place| format!("{place}/{by_fd}"));
+        let places = places.into_iter().chain(by_fd.iter().map(String::as_str));
+        let below: Vec<String> = places.clone().flat_map(|place| names.map(|name| format!("{place}/{name}"))).collect();
+        for path in own.iter().chain(&below) {
+            assert_eq!(error(fs::metadata(path).map(drop)), ENOENT, "{path}");
+            assert_eq!(error(fs::symlink_metadata(path).map(drop)), ENOENT, "{path}");
+            assert_eq!(error(fs::read_link(path).map(drop)), ENOENT, "{path}");
+            assert_eq!(error(fs::OpenOptions::new().write(true).open(path).map(drop)), ENOENT, "{path}");
+            let is_below_one = ["slots/3", "power/"].iter().any(|it| path.contains(it));
+            let written = error(fs::write(path, ""));
+            assert!(written == EACCES || is_below_one && written == ENOENT, "{path}: {written}");
+            assert_eq!(go_to(path), Err(ENOENT), "{path}");
+            let name = std::ffi::CString::new(path.as_str()).unwrap();
+            // SAFETY: the path ends with a zero byte; no list is asked for.
+            let [is_listed, can_be] = unsafe {
+                let listed = libc::llistxattr(name.as_ptr(), std::ptr::null_mut(), 0);
+                let listed = (listed, std::io::Error::last_os_error().raw_os_error());
+                [listed, (libc::access(name.as_ptr(), 0) as isize, std::io::Error::last_os_error().raw_os_error())]
+            };
+            assert_eq!([is_listed, can_be], [(-1, Some(ENOENT)); 2], "{path}");
+        }
+        // By all these ways the simulated ones are found.
+        for place in places {
+            assert_eq!(fs::read_to_string(format!("{place}/devices/0000:01:00.0/vendor")).unwrap(), "0x10de\n", "{place}");
+        }
+        // A simulated folder that is open or that one is in is found by its process too.
+        let devices = fs::File::open(format!("{BUS}/devices")).unwrap();
+        go_to(format!("{BUS}/devices")).unwrap();
+        for place in [format!("/proc/self/fd/{}", devices.as_raw_fd()), format!("/dev/fd/{}", devices.as_raw_fd()),
+            "/proc/self/cwd".to_owned(), format!("{here}/cwd")]
+        {
+            assert!(fs::metadata(format!("{place}/0000:01:00.0")).unwrap().is_dir(), "{place}");
+            assert_eq!(open(&format!("{place}/0000:09:00.0")), Err(ENOENT), "{place}");
+        }
+        // What is written alone says nothing, and files have nothing below them.
+        for name in ["rescan", "drivers/nvidia/bind", "drivers/nvidia/unbind"] {
+            assert_eq!(fs::read_to_string(format!("{BUS}/{name}")).unwrap(), "", "{name}");
+        }
+        for path in [format!("{GPU}/vendor/"), format!("{GPU}/vendor/x"), format!("{GPU}/vendor/.."), "/dev/nvidia0/".to_owned()] {
+            assert_eq!(error(fs::metadata(&path).map(drop)), ENOTDIR, "{path}");
+        }
+        assert_eq!(open_as(&format!("{GPU}/vendor"), libc::O_DIRECTORY).err(), Some(ENOTDIR));
+        // What is above a simulated folder is no folder of temporary files.
+        let left = format!("nvabi-left-{}", std::process::id());
+        assert_eq!(error(fs::create_dir(format!("../{left}"))), ENOENT);
+        assert!(!fs::exists(std::env::temp_dir().join(left)).unwrap());
+    }
+
     a_device_is_removed_and_found_again {
         const BUS: &str = "/sys/bus/pci";
         let port = format!("{BUS}/devices/0000:00:0c.0");
@@ -149,8 +210,50 @@ rules! {
         assert!(!has(&gpu) && !has("/proc/driver/nvidia/gpus/0000:01:00.0") && has(&port));
         assert!(!has(&format!("{BUS}/drivers/nvidia/0000:01:00.0")));
         assert_eq!(open("/dev/nvidia0"), Err(libc::ENODEV), "its node stays");
+        for place in [gpu.clone(), format!("{BUS}/../../devices/pci0000:00/0000:00:0c.0/0000:01:00.0")] {
+            let again = fs::OpenOptions::new().write(true).open(format!("{place}/remove"));
+            assert_eq!(again.unwrap_err().raw_os_error(), Some(ENOENT), "not even one of the real machine's");
+        }
         fs::write(format!("{BUS}/rescan"), "1\n").unwrap();
-        assert!(has(&gpu) && open("/dev/nvidia0").is_ok());
+        assert!(has(&gpu));
+        let used = open("/dev/nvidia0").unwrap();
+        // SAFETY: as above.
+        unsafe { libc::close(used) };
+        // The oldest call to open a file opens this one as well.
+        fs::write(format!("{gpu}/remove"), "1\n").unwrap();
+        assert!(!has(&gpu));
+        // SAFETY: the path ends with a zero byte; the kernel reads two bytes, and the descriptor is closed once.
+        unsafe {
+            let file = libc::creat(c"/sys/bus/pci/rescan".as_ptr(), 0o644);
+            assert_eq!(libc::write(file, c"1".as_ptr().cast(), 1), 1);
+            libc::close(file);
+        }
+        assert!(has(&gpu));
+        // Each write counts, by one opening as well, with calls between them or without, and to who asks the driver.
+        let control = control_file();
+        let cards = || {
+            let mut cards = [0_u8; 72 * 32];
+            raw(control, request(200, cards.len()), &mut cards).unwrap();
+            cards[0]
+        };
+        let opened = |path: &str| fs::OpenOptions::new().write(true).open(path).unwrap();
+        let (mut rescan, mut remove) = (opened(&format!("{BUS}/rescan")), opened(&format!("{gpu}/remove")));
+        let count = |file: &mut fs::File, text: &str| {
+            file.write_all(text.as_bytes()).unwrap();
+            cards()
+        };
+        for text in ["1\n", "0x1", "01\n", "+1\n", "2\n"] {
+            assert_eq!(count(&mut remove, text), 0, "{text:?}");
+            assert_eq!(count(&mut rescan, "nothing\n0\n1 1\n"), 0);
+            assert_eq!(count(&mut rescan, text), 1, "{text:?}");
+            remove = opened(&format!("{gpu}/remove"));
+        }
+        // Far more than fits in a page.
+        assert_eq!(count(&mut remove, "1"), 0);
+        (0..3000).for_each(|_| rescan.write_all(b"0\n").unwrap());
+        assert_eq!(count(&mut rescan, "0\n1\n"), 1);
+        assert_eq!(open("/dev/nvidia0").map(|used| unsafe { libc::close(used) }), Ok(0));
+        drop((rescan, remove));
         // A configuration space is written in place, and keeps what can be written of it.
         let config = format!("{port}/config");
         let before = fs::read(&config).unwrap();
@@ -183,6 +286,16 @@ rules! {
         let mut options = fs::OpenOptions::new();
         let refused = options.read(true).custom_flags(libc::O_NOFOLLOW).open(at("gpu"));
         assert_eq!(refused.unwrap_err().raw_os_error(), Some(ELOOP));
+        for name in ["caps/", "driver/", "driver/."] {
+            assert!(fs::read_dir(at(name)).unwrap().count() > 0, "{name}");
+            assert!(fs::symlink_metadata(at(name)).unwrap().is_dir(), "{name}");
+        }
+        for number in 0..41 {
+            let target = if number == 0 { at("driver") } else { (number - 1).to_string() };
+            symlink(target, at(&number.to_string())).unwrap();
+        }
+        assert!(fs::exists(at("38/version")).unwrap(), "forty links");
+        assert_eq!(fs::metadata(at("39/version")).unwrap_err().raw_os_error(), Some(ELOOP));
         assert_eq!(go_to(at("caps")).as_deref(), Ok("/dev/nvidia-caps"));
         assert!(open("nvidia-cap1").is_ok());
         fs::remove_dir_all(&folder).unwrap();

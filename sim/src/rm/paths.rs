@@ -162,15 +162,17 @@ impl Driver {
         }
     }
 
-    /// What is written to a file: `1` resets or removes a GPU, or finds those that were removed (Linux,
-    /// drivers/pci/pci-sysfs.c: `reset_store`, `remove_store`, `rescan_store`).
+    /// What is written to a file: `1` resets a GPU, a number but zero removes it, or finds those that were removed
+    /// (Linux, drivers/pci/pci-sysfs.c: `reset_store`, `remove_store`, `rescan_store`).
     pub(super) fn written(&mut self, text: Text, written: &[u8]) {
         if let Some(file) = text.id.checked_sub(OF_TOPOLOGY) {
             return self.spots.configure(file as usize, written);
         }
-        if written.trim_ascii() != b"1" {
-            return;
+        if let Some(name) = [(BIND, "bind"), (UNBIND, "unbind")].iter().find(|it| it.0 == text.id) {
+            let text = format!("writing to {BUS_DRIVER}/{} is not simulated", name.1);
+            return self.log.diagnose(0, "not-simulated", text);
         }
+        let Some(value) = number(written).filter(|value| *value != 0) else { return };
         if text.id == RESCAN {
             return self.find_removed();
         }
@@ -179,7 +181,7 @@ impl Driver {
         let name = file.checked_sub(1).and_then(|file| FILES.get(file as usize)).copied();
         match name {
             _ if gpu >= self.gpus.len() => {}
-            Some(RESET) => self.reset(gpu),
+            Some(RESET) if value == 1 => self.reset(gpu),
             Some(REMOVE) => self.remove(gpu),
             _ => {}
         }
@@ -201,6 +203,20 @@ impl Driver {
             _ => self.text_of(text).into_bytes(),
         }
     }
+}
+
+/// A number as Linux takes it in any base, with one newline at most (lib/kstrtox.c: `kstrtoull`).
+fn number(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    let text = text.strip_prefix('+').unwrap_or(text);
+    let (base, digits) = match text.as_bytes() {
+        [b'0', b'x' | b'X', ..] => (16, &text[2..]),
+        [b'0', _, ..] => (8, &text[1..]),
+        _ => (10, text),
+    };
+    // One sign is enough.
+    if digits.starts_with('+') { None } else { u64::from_str_radix(digits, base).ok() }
 }
 
 fn text_of_gpu(gpu: &Gpu, file: u32) -> String {
@@ -311,4 +327,36 @@ fn writable(path: &str, id: u32) -> Entry {
 pub(super) fn text(path: &str, id: u32) -> Entry {
     let text = Text { id, is_writable: false, is_binary: false };
     Entry { path: path.to_owned(), kind: EntryKind::Text(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn numbers_are_those_that_linux_takes() {
+        for text in ["1", "1\n", "01", "0x1", "0X1\n", "+1", "+0x1", "0000001"] {
+            assert_eq!(number(text.as_bytes()), Some(1), "{text:?}");
+        }
+        let all = [("0", 0), ("00", 0), ("0x0", 0), ("2", 2), ("010", 8), ("0xfF", 255)];
+        for (text, expected) in all {
+            assert_eq!(number(text.as_bytes()), Some(expected), "{text}");
+        }
+        for text in [
+            "",
+            "\n",
+            "1\n\n",
+            " 1",
+            "1 ",
+            "-1",
+            "++1",
+            "0x",
+            "0x+1",
+            "08",
+            "1a",
+            "18446744073709551616",
+        ] {
+            assert_eq!(number(text.as_bytes()), None, "{text:?}");
+        }
+    }
 }

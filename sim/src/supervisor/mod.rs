@@ -436,6 +436,7 @@ impl Run {
         if self.tree().meaning(inode).is_some_and(|(_, kind)| kind != EntryKind::Folder) {
             return Ok(Reply::Answer(Err(Errno::EBADF)));
         }
+        self.settle_texts();
         let mut machine = self.machine();
         let Some(file) = machine.file_of(inode) else { return Ok(Reply::Pass) };
         self.releases.settle(&mut **machine);

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd as _, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use super::links::{self, Found, Look};
+use super::links::{self, Found, Look, Way};
 use super::program::hold_forks;
 use super::target::Target;
 use super::{Reply, Run, tree};
@@ -43,7 +43,25 @@ impl SimulatedPath {
 pub(super) struct Writer {
     text: Text,
     file: OwnedFd,
-    before: Vec<u8>,
+    /// What it said last, where what is written lies among that; else each write is taken out of it.
+    before: Option<Vec<u8>>,
+}
+
+impl Writer {
+    /// What was written since this was asked last.
+    fn take(&mut self) -> Vec<Vec<u8>> {
+        let Some(before) = &mut self.before else { return lines(&take_out(&self.file)) };
+        let mut now = bytes_of(&self.file, 0, TEXT_MAX);
+        if !self.text.is_binary {
+            let end = now.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+            now.truncate(end);
+        }
+        if now == *before {
+            return Vec::new();
+        }
+        before.clone_from(&now);
+        vec![now]
+    }
 }
 
 /// The arguments of a call that names a file.
@@ -71,6 +89,8 @@ impl Named {
 /// What a path means that is not the real kernel's alone.
 enum Meant {
     Simulated(SimulatedPath),
+    /// No file: the way to it ends in simulated folders.
+    Failed(Errno),
     /// A real file, by a path that begins in a simulated folder and leaves it.
     Outside(PathBuf),
 }
@@ -102,7 +122,7 @@ impl Run {
                 match is_there {
                     true => self.open(target, n, at(0, 1), flags),
                     false => {
-                        self.place(target, at(0, 1))?;
+                        self.resolve(target, at(0, 1))?;
                         Some(Reply::Answer(Err(Errno::EFAULT)))
                     }
                 }
@@ -113,11 +133,11 @@ impl Run {
             }
             libc::SYS_newfstatat => {
                 let stat = self.stat(target, at(0, 1), n.args[3] as i32)?;
-                Some(Reply::Answer(put(target, n.args[2], &stat)))
+                Some(Reply::Answer(stat.and_then(|stat| put(target, n.args[2], &stat))))
             }
             libc::SYS_statx => {
                 let stat = self.stat(target, at(0, 1), n.args[2] as i32)?;
-                Some(Reply::Answer(put(target, n.args[4], &extended(&stat))))
+                Some(Reply::Answer(stat.and_then(|stat| put(target, n.args[4], &extended(&stat)))))
             }
             libc::SYS_faccessat => self.access(target, at(0, 1), n.args[2] as i32),
             libc::SYS_faccessat2 => {
@@ -134,11 +154,16 @@ impl Run {
             #[cfg(target_arch = "x86_64")]
             libc::SYS_open => self.open(target, n, here(0), n.args[1] as i32),
             #[cfg(target_arch = "x86_64")]
+            libc::SYS_creat => {
+                let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
+                self.open(target, n, here(0), flags)
+            }
+            #[cfg(target_arch = "x86_64")]
             libc::SYS_stat | libc::SYS_lstat => {
                 let is_link = n.call == libc::SYS_lstat;
                 let flags = if is_link { libc::AT_SYMLINK_NOFOLLOW } else { 0 };
                 let stat = self.stat(target, here(0), flags)?;
-                Some(Reply::Answer(put(target, n.args[1], &stat)))
+                Some(Reply::Answer(stat.and_then(|stat| put(target, n.args[1], &stat))))
             }
             #[cfg(target_arch = "x86_64")]
             libc::SYS_access => self.access(target, here(0), n.args[1] as i32),
@@ -148,10 +173,11 @@ impl Run {
         }
     }
 
-    /// The simulated file that a path means.
-    fn place(&self, target: &Target<'_>, named: Named) -> Option<SimulatedPath> {
+    /// The simulated file that a path means, or why there is none.
+    fn place(&self, target: &Target<'_>, named: Named) -> Option<Result<SimulatedPath, Errno>> {
         match self.resolve(target, named)? {
-            Meant::Simulated(place) => Some(place),
+            Meant::Simulated(place) => Some(Ok(place)),
+            Meant::Failed(errno) => Some(Err(errno)),
             Meant::Outside(_) => None,
         }
     }
@@ -169,26 +195,34 @@ impl Run {
             Component::CurDir | Component::ParentDir => true,
             Component::RootDir | Component::Prefix(_) => false,
         };
-        if !is_known && !follows && path.is_absolute() {
+        let Absolute { path, is_inside } = self.absolute(target, named.folder, path)?;
+        let tree = self.tree();
+        let is_near = is_known || is_inside || links::is_near(&tree, &path);
+        if !is_near && !follows {
             return None;
         }
-        let Absolute { path, is_inside } = self.absolute(target, named.folder, path)?;
-        let simulated =
-            |path: PathBuf| self.tree().kind(&path).map(|kind| SimulatedPath { path, kind });
+        let simulated = |path: PathBuf| tree.kind(&path).map(|kind| SimulatedPath { path, kind });
+        let meant = |place: SimulatedPath| match place.kind {
+            EntryKind::Device(_) | EntryKind::Text(_) if is_folder => Meant::Failed(Errno::ENOTDIR),
+            _ => Meant::Simulated(place),
+        };
         // Where no part means the one above, links can only lead to the same file by another way.
-        if is_known && !path.components().any(|part| part == Component::ParentDir) {
+        if is_near && !path.components().any(|part| part == Component::ParentDir) {
             let is_end = |place: &SimulatedPath| !follows || place.link().is_none();
             if let Some(place) = simulated(normal(&path)).filter(is_end) {
-                return Some(Meant::Simulated(place));
+                return Some(meant(place));
             }
         }
-        let found = match is_known.then_some(true).or_else(|| links::is_link(&path, target.look)) {
-            Some(true) => links::follow(&self.tree(), &path, follows, target.look),
+        let caller = target.notification.thread;
+        let way = Way { follows_last: follows, look: target.look, caller };
+        let found = match is_near.then_some(true).or_else(|| links::is_link(&path, target.look)) {
+            Some(true) => links::follow(&tree, &path, way),
             Some(false) => Found::Other,
             None => Found::Unknown,
         };
         match found {
-            Found::Simulated(path) => simulated(path).map(Meant::Simulated),
+            Found::Simulated(path) => simulated(path).map(meant),
+            Found::Failed(errno) => Some(Meant::Failed(errno)),
             Found::Other => is_inside.then(|| Meant::Outside(normal(&path))),
             Found::Unknown => {
                 target.must_wait.set(true);
@@ -222,6 +256,11 @@ impl Run {
     ) -> Option<Reply> {
         match self.resolve(target, named.unless_open(flags))? {
             Meant::Simulated(place) => Some(self.open_place(target, n, place, flags)),
+            // Nobody can make a file where all are simulated.
+            Meant::Failed(Errno::ENOENT) if flags & libc::O_CREAT != 0 => {
+                Some(Reply::Answer(Err(Errno::EACCES)))
+            }
+            Meant::Failed(errno) => Some(Reply::Answer(Err(errno))),
             Meant::Outside(_) if flags & libc::O_ACCMODE != libc::O_RDONLY => None,
             Meant::Outside(path) => {
                 let folder = self.real_folder(target, &path)?;
@@ -248,6 +287,7 @@ impl Run {
     fn change_folder(&self, target: &Target<'_>, named: Named) -> Option<Reply> {
         let place = match self.resolve(target, named)? {
             Meant::Simulated(place) => place,
+            Meant::Failed(errno) => return Some(Reply::Answer(Err(errno))),
             Meant::Outside(path) => return self.real_folder(target, &path).map(Reply::Enter),
         };
         if place.kind != EntryKind::Folder {
@@ -291,6 +331,7 @@ impl Run {
             EntryKind::Link(_) if flags & libc::O_NOFOLLOW == 0 => Err(Errno::EEXIST),
             EntryKind::Link(_) => Err(Errno::ELOOP),
             EntryKind::Device(device) => self.open_device(target, n, *device, flags, how),
+            EntryKind::Text(_) if flags & libc::O_DIRECTORY != 0 => Err(Errno::ENOTDIR),
             EntryKind::Text(text) => self.open_text(n, *text, flags, how),
             EntryKind::Folder if flags & libc::O_ACCMODE != libc::O_RDONLY => Err(Errno::EISDIR),
             EntryKind::Folder => (self.tree().open(&place.path, libc::O_DIRECTORY))
@@ -376,6 +417,7 @@ impl Run {
         }
         let given = reopen(&file, access).map_err(Errno::from)?;
         if access != Access::Read {
+            let before = (text.is_binary || !before.is_empty()).then_some(before);
             self.writers().push(Writer { text, file, before });
         }
         drop(machine);
@@ -383,7 +425,7 @@ impl Run {
     }
 
     /// Takes over what was written to files of text, which may change the files that there are.
-    fn settle_texts(&self) {
+    pub(super) fn settle_texts(&self) {
         if !self.writers().is_empty() {
             let mut machine = self.machine();
             // Who releases a file and then writes wants the effects in that order.
@@ -394,20 +436,28 @@ impl Run {
     }
 
     /// Of a simulated file, by a path, or by a descriptor where the path may be empty.
-    fn stat(&self, target: &Target<'_>, named: Named, flags: i32) -> Option<libc::stat> {
+    fn stat(
+        &self,
+        target: &Target<'_>,
+        named: Named,
+        flags: i32,
+    ) -> Option<Result<libc::stat, Errno>> {
         if flags & libc::AT_EMPTY_PATH != 0 {
             let file = target.thread.file(named.folder);
             let is_folder = file.is_none_or(|file| file.st_mode & libc::S_IFMT == libc::S_IFDIR);
             if !is_folder {
-                return self.open_stat(target, named.folder);
+                return self.open_stat(target, named.folder).map(Ok);
             }
         }
-        let place = self.place(target, named.unless(flags))?;
+        let place = match self.place(target, named.unless(flags))? {
+            Ok(place) => place,
+            Err(errno) => return Some(Err(errno)),
+        };
         let mut stat = stat_of(&place.kind);
         if let Some(inode) = self.tree().inode(&place.path) {
             (stat.st_dev, stat.st_ino) = (inode.device(), inode.number());
         }
-        Some(stat)
+        Some(Ok(stat))
     }
 
     /// Of a simulated file that is open. Those that calls return have no type, as files without a
@@ -432,15 +482,17 @@ impl Run {
 
     fn access(&self, target: &Target<'_>, named: Named, mode: i32) -> Option<Reply> {
         let place = self.place(target, named)?;
-        let bits = place.kind.mode() >> 6 & 7;
-        let is_allowed = (mode as u32 & 7) & !bits == 0;
-        Some(Reply::Answer(if is_allowed { Ok(0) } else { Err(Errno::EACCES) }))
+        Some(Reply::Answer(place.and_then(|place| {
+            let bits = place.kind.mode() >> 6 & 7;
+            let is_allowed = (mode as u32 & 7) & !bits == 0;
+            if is_allowed { Ok(0) } else { Err(Errno::EACCES) }
+        })))
     }
 
     /// Extended attributes, which no simulated file has.
     fn attributes(&self, target: &Target<'_>, named: Named) -> Option<Reply> {
-        self.place(target, named)?;
-        Some(Reply::Answer(Err(Errno::EOPNOTSUPP)))
+        let place = self.place(target, named)?;
+        Some(Reply::Answer(Err(place.err().unwrap_or(Errno::EOPNOTSUPP))))
     }
 
     fn readlink(
@@ -451,7 +503,8 @@ impl Run {
         room: u64,
     ) -> Option<Reply> {
         let kind = match self.place(target, Named { follows: false, ..named }) {
-            Some(place) => place.kind,
+            Some(Ok(place)) => place.kind,
+            Some(Err(errno)) => return Some(Reply::Answer(Err(errno))),
             None => self.open_link(target, named)?,
         };
         let EntryKind::Link(told) = kind else { return Some(Reply::Answer(Err(Errno::EINVAL))) };
@@ -514,28 +567,53 @@ fn extended(stat: &libc::stat) -> libc::statx {
 /// Takes over what was written to files of text.
 fn settle_writers(machine: &mut dyn Machine, writers: &mut Vec<Writer>) {
     writers.retain_mut(|writer| {
-        let mut now = bytes_of(&writer.file);
-        if !writer.text.is_binary {
-            let end = now.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-            now.truncate(end);
+        // Whoever closes it has written before.
+        let is_open = is_open(&writer.file);
+        for written in writer.take() {
+            machine.write_text(writer.text, &written);
         }
-        if now != writer.before {
-            machine.write_text(writer.text, &now);
-            writer.before = now;
-        }
-        is_open(&writer.file)
+        is_open
     });
 }
 
-/// What a file of text says now. Its writers can make it as long as they like.
-fn bytes_of(file: &OwnedFd) -> Vec<u8> {
-    let mut bytes = vec![0; TEXT_MAX];
+/// What a file of text says now, from an offset on. Its writers can make it as long as they like.
+fn bytes_of(file: &OwnedFd, start: i64, most: usize) -> Vec<u8> {
+    let mut bytes = vec![0; most];
     // SAFETY: the kernel writes no more bytes than it is told, which is the length of the vector, and `file`
     // keeps the descriptor open meanwhile.
     let length =
-        unsafe { libc::pread(file.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+        unsafe { libc::pread(file.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), start) };
     bytes.truncate(usize::try_from(length).unwrap_or(0));
     bytes
+}
+
+/// Takes what was written out of a file, so that the same can be written again. Writers go on where they are: what lies
+/// before them is a hole from then on.
+fn take_out(file: &OwnedFd) -> Vec<u8> {
+    /// So that nobody who writes faster than this reads is waited for.
+    const MOST: usize = 1 << 20;
+    let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    let mut all = Vec::new();
+    while all.len() < MOST {
+        // SAFETY: the call takes numbers alone, and `file` keeps the descriptor open meanwhile.
+        let start = unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_DATA) };
+        if start < 0 {
+            break;
+        }
+        // A page of which a part was taken out begins with zeros.
+        let bytes = bytes_of(file, start, 2 * TEXT_MAX);
+        let Some(first) = bytes.iter().position(|byte| *byte != 0) else { break };
+        all.extend_from_slice(&bytes[first..]);
+        // SAFETY: as above. What is written meanwhile lies behind the hole.
+        unsafe { libc::fallocate(file.as_raw_fd(), how, 0, start + bytes.len() as i64) };
+    }
+    all
+}
+
+/// The writes in what was written, each of which is a line: what was taken out before is zeros.
+fn lines(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let lines = bytes.split(|byte| [0, b'\n'].contains(byte));
+    lines.filter(|line| !line.is_empty()).map(<[u8]>::to_vec).collect()
 }
 
 /// Whether somebody else has the file open.

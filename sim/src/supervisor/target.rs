@@ -94,18 +94,9 @@ impl Thread {
         self.stat(c"status", libc::AT_SYMLINK_NOFOLLOW).is_some()
     }
 
-    /// What the real kernel knows of a file: a file system that a program serves is not asked.
+    /// What the real kernel knows of a file in that folder.
     fn stat(&self, path: &std::ffi::CStr, flags: i32) -> Option<libc::stat> {
-        let (folder, flags) = (self.folder.as_raw_fd(), flags | libc::AT_STATX_DONT_SYNC);
-        // SAFETY: `statx` is of integers, so zeros are a value of it; the path ends with a zero byte, and the kernel
-        // writes one `statx`, which is there.
-        let known = unsafe {
-            let mut known: libc::statx = std::mem::zeroed();
-            let mask = libc::STATX_BASIC_STATS;
-            let result = libc::statx(folder, path.as_ptr(), flags, mask, &mut known);
-            (result == 0).then_some(known)
-        }?;
-        Some(plain(&known))
+        known_stat(self.folder.as_raw_fd(), path, flags)
     }
 
     /// What the real kernel says of the file that a descriptor means.
@@ -132,6 +123,20 @@ impl Thread {
             _ => Access::Both,
         }
     }
+}
+
+/// What the real kernel knows of a file, by a path from a folder on: a file system that a program serves is not asked.
+pub(super) fn known_stat(folder: i32, path: &std::ffi::CStr, flags: i32) -> Option<libc::stat> {
+    let flags = flags | libc::AT_STATX_DONT_SYNC;
+    // SAFETY: `statx` is of integers, so zeros are a value of it; the path ends with a zero byte, and the kernel writes
+    // one `statx`, which is there.
+    let known = unsafe {
+        let mut known: libc::statx = std::mem::zeroed();
+        let mask = libc::STATX_BASIC_STATS;
+        let result = libc::statx(folder, path.as_ptr(), flags, mask, &mut known);
+        (result == 0).then_some(known)
+    }?;
+    Some(plain(&known))
 }
 
 /// The same in the older form.

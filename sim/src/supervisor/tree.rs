@@ -106,6 +106,11 @@ impl Tree {
         self.entries.get(path).cloned()
     }
 
+    /// Whether a simulated folder is at a path. All that is in it is simulated.
+    pub(super) fn is_folder(&self, path: &Path) -> bool {
+        self.entries.get(path) == Some(&EntryKind::Folder)
+    }
+
     /// Whether a path may end so.
     pub(super) fn is_last_part(&self, name: &OsStr) -> bool {
         self.last_parts.contains(name)
@@ -152,8 +157,10 @@ fn reopen(file: &OwnedFd, flags: i32) -> io::Result<OwnedFd> {
     Ok(options.read(true).custom_flags(flags & libc::O_DIRECTORY).open(path)?.into())
 }
 
-/// An empty folder that nobody finds.
+/// An empty folder that nobody finds. What is above it is as empty, as far up as paths lead out of simulated folders.
 fn folder() -> io::Result<OwnedFd> {
+    /// More than the parts of any simulated path.
+    const DEPTH: usize = 12;
     let template = std::env::temp_dir().join("nvabi-sim-XXXXXX");
     let mut template = template.into_os_string().into_vec();
     template.push(0);
@@ -165,9 +172,10 @@ fn folder() -> io::Result<OwnedFd> {
         return Err(io::Error::new(error.kind(), text));
     }
     template.pop();
-    let path = PathBuf::from(OsString::from_vec(template));
-    let opened = open_folder(&path);
-    fs::remove_dir(&path)?;
+    let top = PathBuf::from(OsString::from_vec(template));
+    let path: PathBuf = std::iter::once(top.as_os_str()).chain([OsStr::new("x"); DEPTH]).collect();
+    let opened = fs::create_dir_all(&path).and_then(|()| open_folder(&path));
+    fs::remove_dir_all(&top)?;
     opened
 }
 
