@@ -36,6 +36,7 @@ pub(crate) mod status {
     pub(crate) const INVALID_CLASS: u32 = 0x22;
     pub(crate) const INVALID_CLIENT: u32 = 0x23;
     pub(crate) const INVALID_DEVICE: u32 = 0x26;
+    pub(crate) const GENERIC: u32 = 0xffff;
     pub(crate) const INVALID_EVENT: u32 = 0x28;
     pub(crate) const INVALID_FLAGS: u32 = 0x29;
     pub(crate) const INVALID_LIMIT: u32 = 0x2e;

@@ -101,6 +101,11 @@ rules! {
             assert_eq!(ask(&client, "NV0000_CTRL_CMD_GPU_QUERY_DRAIN_STATE", &mut params), OK);
             (params.get("drainState"), params.get("flags"))
         };
+        let not_found = || {
+            let record = "NV0000_CTRL_GPU_QUERY_DRAIN_STATE_PARAMS";
+            let mut params = Struct::new(record).with("gpuId", GPU);
+            ask(&client, "NV0000_CTRL_CMD_GPU_QUERY_DRAIN_STATE", &mut params)
+        };
         let probed = || {
             let mut params = Struct::new("NV0000_CTRL_GPU_GET_PROBED_IDS_PARAMS");
             assert_eq!(ask(&client, "NV0000_CTRL_CMD_GPU_GET_PROBED_IDS", &mut params), OK);
@@ -116,6 +121,7 @@ rules! {
         unsafe { libc::close(file) };
         assert_eq!((open("/dev/nvidia0"), has()), (Err(libc::ENODEV), false));
         assert_eq!((drain(1, 0), probed()), (INVALID_ARGUMENT, u64::from(u32::MAX)));
+        assert_eq!(not_found(), OBJECT_NOT_FOUND);
         std::fs::write("/sys/bus/pci/rescan", "1\n").unwrap();
         assert_eq!((has(), probed(), drains()), (true, GPU, (0, 0)));
         assert_eq!((drain(1, 3), has()), (OK, false), "nobody has it");
@@ -132,6 +138,41 @@ rules! {
         assert_eq!(made, Err(INVALID_ARGUMENT));
         assert_eq!(drain(0, 0), OK);
         assert!(open("/dev/nvidia0").is_ok());
+    }
+
+    persistence_opens_a_gpu_for_nobody {
+        const ENABLED: u64 = 0;
+        const DISABLED: u64 = 1;
+        let client = Client::new();
+        let drain = |state: u64| {
+            let record = "NV0000_CTRL_GPU_MODIFY_DRAIN_STATE_PARAMS";
+            let mut params = Struct::new(record).with("gpuId", 0x100).with("newState", state);
+            assert_eq!(ask(&client, "NV0000_CTRL_CMD_GPU_MODIFY_DRAIN_STATE", &mut params), OK);
+        };
+        // Of a GPU that nobody has before and after.
+        let with_device = |name: &str, field: &str, value: u64| {
+            let file = open("/dev/nvidia0").unwrap();
+            let device = client.alloc(client.handle, DEVICE, Some(&mut device_params(0))).unwrap();
+            let mut params = Struct::new(&format!("NV0080_CTRL_GPU_{name}_SW_STATE_PERSISTENCE_PARAMS"));
+            params.set(field, value);
+            let command = format!("NV0080_CTRL_CMD_GPU_{name}_SW_STATE_PERSISTENCE");
+            assert_eq!(client.control(device, &command, &mut params), OK);
+            client.free(device);
+            unsafe { libc::close(file) };
+            params.get(field)
+        };
+        let space = crate::uvm::space();
+        for state in [ENABLED, DISABLED] {
+            with_device("MODIFY", "newState", state);
+            assert_eq!(with_device("QUERY", "swStatePersistence", 9), state);
+            drain(1);
+            assert_eq!(open("/dev/nvidia0"), Err(libc::EIO), "{state}");
+            drain(0);
+            std::fs::write("/sys/bus/pci/devices/0000:01:00.0/remove", "1\n").unwrap();
+            assert_eq!(crate::uvm::register(space, crate::uvm::UUID), GENERIC, "{state}");
+            std::fs::write("/sys/bus/pci/rescan", "1\n").unwrap();
+            assert_eq!(with_device("QUERY", "swStatePersistence", 9), DISABLED, "it is forgotten");
+        }
     }
 
     only_one_client_reserves_a_gpu_that_is_exclusive {

@@ -6,7 +6,7 @@ use crate::client::status::*;
 use crate::client::*;
 use crate::rules;
 
-const UUID: [u8; 16] = *b"nvabi-simulated\0";
+pub(crate) const UUID: [u8; 16] = *b"nvabi-simulated\0";
 
 fn uvm_file() -> Fd {
     open("/dev/nvidia-uvm").unwrap()
@@ -16,7 +16,7 @@ fn initialize(fd: Fd, flags: u64) -> u32 {
     uvm(fd, "UVM_INITIALIZE", &mut Struct::new("UVM_INITIALIZE_PARAMS").with("flags", flags))
 }
 
-fn space() -> Fd {
+pub(crate) fn space() -> Fd {
     let fd = uvm_file();
     assert_eq!(initialize(fd, 0), OK);
     fd
@@ -27,7 +27,7 @@ fn keep(fd: Fd, other: Fd) -> u32 {
     uvm(fd, "UVM_MM_INITIALIZE", &mut args)
 }
 
-fn register(fd: Fd, uuid: [u8; 16]) -> u32 {
+pub(crate) fn register(fd: Fd, uuid: [u8; 16]) -> u32 {
     let mut args = Struct::new("UVM_REGISTER_GPU_PARAMS");
     args.put("gpu_uuid", &uuid);
     uvm(fd, "UVM_REGISTER_GPU", &mut args)

@@ -44,7 +44,7 @@ impl Driver {
     fn capabilities(&self) -> Vec<Capability> {
         let of = |path: &str, minor| Capability { path: path.to_owned(), minor };
         let mut all = vec![of("mig/config", CONFIG), of("mig/monitor", MONITOR)];
-        for gpu in &self.gpus {
+        for gpu in self.present() {
             for (number, instance) in &gpu.instances.0 {
                 let place = format!("gpu{}/mig/gi{number}", gpu.minor);
                 all.push(of(&format!("{place}/access"), minor(gpu.minor, *number, None)));
@@ -68,7 +68,7 @@ impl Driver {
             text("/proc/driver/nvidia-caps/mig-minors", MINORS),
             text("/proc/devices", DEVICES),
         ];
-        for gpu in self.gpus.iter().filter(|gpu| !gpu.instances.0.is_empty()) {
+        for gpu in self.present().filter(|gpu| !gpu.instances.0.is_empty()) {
             all.push(folder(&format!("{PROC}/gpu{}", gpu.minor)));
             all.push(folder(&format!("{PROC}/gpu{}/mig", gpu.minor)));
         }

@@ -188,12 +188,10 @@ impl Gpu {
     }
 
     /// Why its file cannot be opened (N/nv.c: `nv_open_device`): one that is lost or drains is not started again, and
-    /// one that drains takes no more users where somebody, or persistence, keeps it awake.
+    /// one that drains takes no more users where somebody has it. Persistence keeps what it was told, but not it open
+    /// (`nv_stop_device`).
     pub(super) fn refusal(&self) -> Option<Errno> {
-        /// NV0080_CTRL_GPU_SW_STATE_PERSISTENCE_ENABLED.
-        const PERSISTS: u64 = 1;
-        let is_awake = self.is_attached() || self.number("state.persistence") == PERSISTS;
-        match is_awake {
+        match self.is_attached() {
             true => self.drains().then_some(Errno::EBUSY),
             false => (self.is_removed || self.is_lost || self.drains()).then_some(Errno::EIO),
         }
@@ -294,9 +292,13 @@ impl Driver {
     /// The bus finds what was removed, of which the driver has forgotten all (gpu_mgr.c: `gpumgrRegisterGpuId`).
     /// NVML has switched off the links of their ports; that this finds them is what its documentation says.
     pub(super) fn find_removed(&mut self) {
+        /// What a reset keeps and the driver does not (N/nv-pci.c: `nv_pci_remove` ends persistence).
+        const FORGOTTEN: [&str; 2] = ["state.persistence", "state.timeslice"];
         self.spots.train_links();
         for gpu in 0..self.gpus.len() {
             if std::mem::take(&mut self.gpus[gpu].is_removed) {
+                self.has_other_entries = true;
+                self.gpus[gpu].state.retain(|name, _| !FORGOTTEN.contains(&name.as_str()));
                 self.reset(gpu);
             }
         }
