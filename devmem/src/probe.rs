@@ -181,10 +181,10 @@ impl Prober {
 
     /// What a device needs for this besides what it says: whether the memory must be in one piece, or its own.
     ///
-    /// It is asked once for each operation, format, modifier, kind of size, what pixels keep to and the names of those
-    /// that make memory: afterwards the answer is remembered, until its file in `/dev` is made anew. A device that
-    /// refuses rows is tried with rows further apart. Where nothing makes memory to try, nothing is found out:
-    /// [`Self::untried`].
+    /// It is asked once for each operation, format, modifier, kind of size, what the memory keeps to (but for whose it
+    /// is) and the names of those that make memory: afterwards the answer is remembered, until its file in `/dev` is
+    /// made anew. A device that refuses rows is tried with rows further apart. Where nothing makes memory to try,
+    /// nothing is found out: [`Self::untried`].
     ///
     /// # Errors
     ///
@@ -197,12 +197,8 @@ impl Prober {
         description: &Description,
         devices: &[Box<dyn Device>],
     ) -> Result<Vec<Constraint>> {
-        self.needs_of(
-            device,
-            &use_of(device.info(), operation, &description.usage),
-            description,
-            devices,
-        )
+        let of = use_of(device.info(), operation, &description.usage);
+        self.needs_of(device, &of, description, devices)
     }
 
     fn needs_of(
@@ -237,11 +233,12 @@ impl Prober {
             found.as_ref().is_ok_and(|(_, needs)| needs.iter().all(is_tried_with))
         };
         let bound = merged_with(description);
-        let mut free = description.clone();
-        free.set.constraints.retain(|asked| !memory::is_of_memory(asked.name));
-        if is_free(&bound) || free.set == description.set {
+        let is_bound = |asked: &Constraint| memory::is_of_memory(asked.name);
+        if is_free(&bound) || !description.set.constraints.iter().any(is_bound) {
             return bound;
         }
+        let mut free = description.clone();
+        free.set.constraints.retain(|asked| !is_bound(asked));
         let free = merged_with(&free);
         if is_free(&free) { free } else { bound.or(free) }
     }
@@ -664,10 +661,13 @@ impl Trial<'_> {
         if self.takes(Tried::Scattered, &scattered) {
             return Found::Needs(Vec::new());
         }
-        match self.takes_one_piece(&asking_for(description, ONE_PIECE), prober, devices) {
-            true => Found::Needs(vec![ONE_PIECE]),
-            false => Found::TakesNothing,
+        let told = self.refusals.len();
+        if self.takes_one_piece(&asking_for(description, ONE_PIECE), prober, devices) {
+            // It does take such memory, whoever's it refused.
+            self.refusals.truncate(told);
+            return Found::Needs(vec![ONE_PIECE]);
         }
+        Found::TakesNothing
     }
 
     /// Whether it takes memory in one piece, of which that is known: other memory proves nothing. That it refuses what
@@ -683,15 +683,10 @@ impl Trial<'_> {
             device.memory().is_some()
                 && prober.foreign.untouchable(device.info(), own, operation).is_none()
         });
-        let told = self.refusals.len();
         let mut used_up = None;
         for device in known {
             match made(device, description) {
-                Ok(memory) if self.takes(Tried::OnePiece, &memory) => {
-                    // It does take such memory.
-                    self.refusals.truncate(told);
-                    return true;
-                }
+                Ok(memory) if self.takes(Tried::OnePiece, &memory) => return true,
                 Err(error) if error.is_passing() => used_up = used_up.or(Some(error)),
                 _ => {}
             }
@@ -703,7 +698,6 @@ impl Trial<'_> {
             }
         };
         if page.is_some_and(|page| self.takes(Tried::OnePiece, &page)) {
-            self.refusals.truncate(told);
             return true;
         }
         // What was refused says nothing of what could not be made.
@@ -1129,6 +1123,37 @@ mod tests {
         Box::new(Fake { info, takes, memory, asked: Arc::default() })
     }
 
+    type Makes = fn(&Fake, &Description) -> Result<Buffer>;
+
+    /// A heap of memory in one piece that makes it as a test says, at this cost.
+    struct Making(Box<Fake>, u64, Makes);
+
+    impl Device for Making {
+        fn info(&self) -> &DeviceInfo {
+            &self.0.info
+        }
+
+        fn sets(&self, _: &Image, _: Operation) -> Result<Vec<CapabilitySet>> {
+            Ok(Vec::new())
+        }
+
+        fn memory(&self) -> Option<Memory> {
+            self.0.memory()
+        }
+
+        fn cost(&self, _: &CapabilitySet) -> u64 {
+            self.1
+        }
+
+        fn allocate(&self, description: &Description) -> Result<Buffer> {
+            (self.2)(&self.0, description)
+        }
+    }
+
+    fn making(name: &str, cost: u64, makes: Makes) -> Box<Making> {
+        Box::new(Making(fake(name, any, u64::MAX), cost, makes))
+    }
+
     fn prober(capacity: usize) -> Prober {
         let mut prober = Prober::new(capacity);
         prober.foreign.scatter = |description| plain(description, false).map(Some);
@@ -1329,26 +1354,9 @@ mod tests {
     /// Who has no memory in one piece left says nothing about rows.
     #[test]
     fn rows_further_apart_are_tried_where_a_heap_is_empty() {
-        struct Empty(DeviceInfo);
-        impl Device for Empty {
-            fn info(&self) -> &DeviceInfo {
-                &self.0
-            }
-
-            fn sets(&self, _: &Image, _: Operation) -> Result<Vec<CapabilitySet>> {
-                Ok(Vec::new())
-            }
-
-            fn memory(&self) -> Option<Memory> {
-                Some(Memory { contiguous: u64::MAX, ..Memory::PAGES })
-            }
-
-            fn allocate(&self, _: &Description) -> Result<Buffer> {
-                Err(errno("DMA_HEAP_IOCTL_ALLOC", libc::ENOMEM))
-            }
-        }
         let gpu = fake("gpu", steps::<64>, 0);
-        let devices: Vec<Box<dyn Device>> = vec![Box::new(Empty(fake("heap", any, u64::MAX).info))];
+        let devices: Vec<Box<dyn Device>> =
+            vec![making("heap", 0, |_, _| Err(errno("DMA_HEAP_IOCTL_ALLOC", libc::ENOMEM)))];
         let (asked, prober) = (of_width(1001, b"XR24"), prober(9));
         let needs = || prober.needs(&*gpu, Operation::Capture, &asked, &devices).unwrap();
         let further = [Constraint::new(ConstraintName::PITCH_ALIGNMENT, 64)];
@@ -1443,36 +1451,16 @@ mod tests {
 
     #[test]
     fn each_that_makes_memory_in_one_piece_is_tried() {
-        struct Near(Box<Fake>);
-        impl Device for Near {
-            fn info(&self) -> &DeviceInfo {
-                self.0.info()
-            }
-
-            fn sets(&self, _: &Image, _: Operation) -> Result<Vec<CapabilitySet>> {
-                Ok(Vec::new())
-            }
-
-            fn memory(&self) -> Option<Memory> {
-                self.0.memory()
-            }
-
-            fn cost(&self, _: &CapabilitySet) -> u64 {
-                1000
-            }
-
-            fn allocate(&self, description: &Description) -> Result<Buffer> {
-                // Once it has none left.
-                if self.0.asked.fetch_add(1, Ordering::Relaxed) == 0 {
-                    return Err(errno("DMA_HEAP_IOCTL_ALLOC", libc::ENOMEM));
-                }
-                self.0.memory.serves(description)?;
-                near(description)
-            }
-        }
         let devices: Vec<Box<dyn Device>> = vec![
             fake("far", any, u64::MAX),
-            Box::new(Near(fake("near", any, u64::MAX))),
+            making("near", 1000, |of, description| {
+                // Once it has none left.
+                if of.asked.fetch_add(1, Ordering::Relaxed) == 0 {
+                    return Err(errno("DMA_HEAP_IOCTL_ALLOC", libc::ENOMEM));
+                }
+                of.memory.serves(description)?;
+                near(description)
+            }),
             fake("camera", near_alone, 0),
         ];
         let camera = &*devices[2];
@@ -1512,29 +1500,13 @@ mod tests {
     /// Aligned memory is there for who asks for it; a device that does is tried with that.
     #[test]
     fn a_device_is_tried_with_what_it_asks_of_memory() {
-        struct Aligner(Box<Fake>);
-        impl Device for Aligner {
-            fn info(&self) -> &DeviceInfo {
-                self.0.info()
-            }
-
-            fn sets(&self, _: &Image, _: Operation) -> Result<Vec<CapabilitySet>> {
-                Ok(Vec::new())
-            }
-
-            fn memory(&self) -> Option<Memory> {
-                self.0.memory()
-            }
-
-            fn allocate(&self, description: &Description) -> Result<Buffer> {
-                let aligned = description.set.constraint(ConstraintName::ADDRESS_ALIGNMENT);
-                plain(description, aligned.is_some())
-            }
-        }
         let aligned = Constraint::new(ConstraintName::ADDRESS_ALIGNMENT, 1 << 16);
         let set = CapabilitySet::new([aligned], [Capability::pitch_linear()]);
         let devices: Vec<Box<dyn Device>> = vec![
-            Box::new(Aligner(fake("heap", any, u64::MAX))),
+            making("heap", 0, |_, description| {
+                let aligned = description.set.constraint(ConstraintName::ADDRESS_ALIGNMENT);
+                plain(description, aligned.is_some())
+            }),
             Box::new(Offering(fake("npu", whole_alone, 0), vec![set])),
         ];
         let image = description(&[]).usage.image;
