@@ -344,7 +344,7 @@ impl Check<'_> {
     }
 
     fn case(&mut self, record: Option<&str>, case: &Case) {
-        let conditions = case.only_if.iter().chain(&case.fails_with);
+        let conditions = case.only_if.iter().chain(&case.fails_with).chain(&case.without_gpu);
         for node in conditions.chain(case.set_state.iter().map(|(_, node)| node)) {
             self.names(node, record, false);
         }

@@ -106,6 +106,8 @@ pub(crate) struct Case {
     pub(crate) fails_with: Option<Node>,
     /// The caller's field that names the GPU which is meant.
     pub(crate) of_gpu: Option<(String, Place)>,
+    /// The status where there is no such GPU.
+    pub(crate) without_gpu: Option<Node>,
     /// What the command changes.
     pub(crate) set_state: Vec<(String, Node)>,
     pub(crate) fields: Vec<Filled>,
@@ -335,7 +337,8 @@ impl Case {
             Filler::List(_) => None,
         });
         let states = self.set_state.iter().map(|(_, node)| node);
-        self.only_if.iter().chain(&self.fails_with).chain(states).chain(values)
+        let statuses = self.fails_with.iter().chain(&self.without_gpu);
+        self.only_if.iter().chain(statuses).chain(states).chain(values)
     }
 }
 

@@ -23,6 +23,7 @@ const ONLY_IF: &str = "only-if";
 const FAILS_WITH: &str = "fails-with";
 const SET_STATE: &str = "set-state";
 const OF_GPU: &str = "of-gpu";
+const WITHOUT_GPU: &str = "without-gpu";
 const FROM_LIST: &str = "from-list";
 
 type Table<'i> = DeTable<'i>;
@@ -257,6 +258,7 @@ impl Reader<'_> {
             only_if: None,
             fails_with: None,
             of_gpu: None,
+            without_gpu: None,
             set_state: Vec::new(),
             fields: Vec::new(),
         };
@@ -266,6 +268,7 @@ impl Reader<'_> {
                 ONLY_IF => case.only_if = Some(self.node(item, 0)?),
                 FAILS_WITH => case.fails_with = Some(self.node(item, 0)?),
                 OF_GPU => case.of_gpu = Some((self.text(item)?, self.place(item))),
+                WITHOUT_GPU => case.without_gpu = Some(self.node(item, 0)?),
                 SET_STATE => {
                     for (key, item) in self.table(item)? {
                         let node = self.node(item, 0)?;
@@ -273,7 +276,7 @@ impl Reader<'_> {
                     }
                 }
                 word if word.contains('-') && !word.starts_with('+') => {
-                    let words = [ONLY_IF, FAILS_WITH, SET_STATE, OF_GPU].join(", ");
+                    let words = [ONLY_IF, FAILS_WITH, SET_STATE, OF_GPU, WITHOUT_GPU].join(", ");
                     self.wrong(format!("`{word}` is none of {words}"), item);
                 }
                 path => self.fields(path, item, &mut case.fields, 0),

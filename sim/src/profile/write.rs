@@ -162,6 +162,7 @@ impl Case {
         lines.extend(self.only_if.as_ref().map(|node| ("only-if".to_owned(), node.toml())));
         lines.extend(self.fails_with.as_ref().map(|node| ("fails-with".to_owned(), node.toml())));
         lines.extend(self.of_gpu.as_ref().map(|(path, _)| ("of-gpu".to_owned(), quoted(path))));
+        lines.extend(self.without_gpu.as_ref().map(|node| ("without-gpu".to_owned(), node.toml())));
         if !self.set_state.is_empty() {
             let states = self.set_state.iter().map(|(name, node)| {
                 format!("{} = {}", key(name.trim_start_matches("state.")), node.toml())

@@ -30,7 +30,8 @@ const MODULE_VERSION: u32 = 3;
 const MODULE_STATE: u32 = 4;
 /// What is written to it lets the bus look for devices that were removed.
 const RESCAN: u32 = 5;
-/// Devices whose names are written to them are given to the driver, and taken from it.
+/// Devices whose names are written to them are given to the driver, and taken from it. `nvidia-smi -r` does both about a
+/// reset, which does all of it: they change nothing.
 const BIND: u32 = 6;
 const UNBIND: u32 = 7;
 const OF_GPUS: u32 = 8;
@@ -167,10 +168,6 @@ impl Driver {
     pub(super) fn written(&mut self, text: Text, written: &[u8]) {
         if let Some(file) = text.id.checked_sub(OF_TOPOLOGY) {
             return self.spots.configure(file as usize, written);
-        }
-        // `nvidia-smi -r` takes the GPU from the driver and gives it back about a reset, which does all of it.
-        if [BIND, UNBIND].contains(&text.id) {
-            return;
         }
         let Some(value) = number(written).filter(|value| *value != 0) else { return };
         if text.id == RESCAN {

@@ -114,12 +114,7 @@ impl Driver {
         let profile = Arc::clone(&self.gpus.get(own.unwrap_or(0))?.profile);
         let cases = profile.answers.get(command)?;
         for case in cases {
-            // gpu_mgr.c: `gpumgrQueryGpuDrainState`, which NVML is to tell this by.
-            let missing = match command {
-                "NV0000_CTRL_CMD_GPU_QUERY_DRAIN_STATE" => Status::OBJECT_NOT_FOUND,
-                _ => Status::INVALID_ARGUMENT,
-            };
-            let view = match self.meant(case, target, params, missing) {
+            let view = match self.meant(case, target, params) {
                 Ok(view) => view,
                 Err(failed) => return Some(Err(failed)),
             };
@@ -136,21 +131,21 @@ impl Driver {
         )))
     }
 
-    /// What a case answers for; the status where there is no such GPU.
-    fn meant(
-        &self,
-        case: &Case,
-        target: &Target<'_>,
-        params: &Params,
-        missing: Status,
-    ) -> Result<View> {
+    fn meant(&self, case: &Case, target: &Target<'_>, params: &Params) -> Result<View> {
         let Some((path, _)) = &case.of_gpu else {
             let gpu = target.kind.gpu().unwrap_or(0);
             return Ok(View { gpu, instance: self.chosen(target.client, gpu) });
         };
         let id = params.word(path)?;
         let found = self.gpus.iter().position(|gpu| gpu.id() == id && !gpu.is_removed);
-        Ok(found.ok_or(missing)?.into())
+        match (found, &case.without_gpu) {
+            (Some(gpu), _) => Ok(gpu.into()),
+            (None, None) => Err(Status::INVALID_ARGUMENT.into()),
+            (None, Some(node)) => {
+                let number = self.value(node, 0.into(), params)?.number();
+                Err(Status(number.unwrap_or_default() as u32).into())
+            }
+        }
     }
 
     fn value(&self, node: &Node, view: View, params: &Params) -> Result<Datum> {
