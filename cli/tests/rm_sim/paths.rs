@@ -139,6 +139,7 @@ rules! {
         const BUS: &str = "/sys/bus/pci";
         const GPU: &str = "/sys/bus/pci/devices/0000:01:00.0";
         let here = format!("/proc/{}/task/{}", std::process::id(), std::process::id());
+        let root = format!("/proc/self/{}{BUS}", "root");
         let error = |result: std::io::Result<()>| result.unwrap_err().raw_os_error().unwrap();
         let folder = fs::File::open("/sys/bus").unwrap();
         let (within, by_fd) = (format!("{here}/cwd/pci"), format!("fd/{}/pci", folder.as_raw_fd()));
@@ -146,7 +147,7 @@ rules! {
         // Some of these the real machine has, and what is written to them would count there.
         let names = ["drivers_probe", "drivers_autoprobe", "uevent", "drivers/nvidia/new_id", "slots/3/power"];
         let own = ["driver_override", "enable", "power/control"].map(|name| format!("{GPU}/{name}"));
-        let places = [BUS, "pci", "/sys/bus/../bus/pci", "/proc/self/root/sys/bus/pci", "/proc/self/cwd/pci", &within];
+        let places = [BUS, "pci", "/sys/bus/../bus/pci", &root, "/proc/self/cwd/pci", &within];
         let by_fd = ["/proc/self", "/proc/thread-self", "/dev"].map(|place| format!("{place}/{by_fd}"));
         let places = places.into_iter().chain(by_fd.iter().map(String::as_str));
         let below: Vec<String> = places.clone().flat_map(|place| names.map(|name| format!("{place}/{name}"))).collect();

@@ -197,7 +197,8 @@ impl Run {
         };
         let Absolute { path, is_inside } = self.absolute(target, named.folder, path)?;
         let tree = self.tree();
-        let is_near = is_known || is_inside || links::is_near(&tree, &path);
+        let plain = normal(&path);
+        let is_near = is_known || is_inside || links::is_near(&tree, &path, &plain);
         if !is_near && !follows {
             return None;
         }
@@ -209,7 +210,7 @@ impl Run {
         // Where no part means the one above, links can only lead to the same file by another way.
         if is_near && !path.components().any(|part| part == Component::ParentDir) {
             let is_end = |place: &SimulatedPath| !follows || place.link().is_none();
-            if let Some(place) = simulated(normal(&path)).filter(is_end) {
+            if let Some(place) = simulated(plain.clone()).filter(is_end) {
                 return Some(meant(place));
             }
         }
@@ -223,7 +224,7 @@ impl Run {
         match found {
             Found::Simulated(path) => simulated(path).map(meant),
             Found::Failed(errno) => Some(Meant::Failed(errno)),
-            Found::Other => is_inside.then(|| Meant::Outside(normal(&path))),
+            Found::Other => is_inside.then_some(Meant::Outside(plain)),
             Found::Unknown => {
                 target.must_wait.set(true);
                 None
