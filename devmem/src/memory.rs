@@ -101,6 +101,11 @@ pub(crate) fn is_of_memory(name: ConstraintName) -> bool {
     )
 }
 
+/// Whether it says which heap memory is in, or how the CPU sees that.
+pub(crate) fn is_of_heap(name: ConstraintName) -> bool {
+    matches!(name, ConstraintName::PLACEMENT | ConstraintName::COHERENCY)
+}
+
 /// Whether devices prove this of memory by taking it: that it is in one piece where one of them was found to need that
 /// (`needs`), and, where any heap and any caching will do, both where the CPU maps it. No import shows more.
 pub(crate) fn is_tried(asked: Constraint, needs: &[Constraint], is_mapped: bool) -> bool {

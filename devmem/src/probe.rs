@@ -217,7 +217,8 @@ impl Prober {
     }
 
     /// The constraints of all, with what a device needs besides, and that. Where it takes nobody's memory that keeps to
-    /// what others ask, such as a heap's near a GPU, it is asked without that: who makes memory for all keeps to all.
+    /// what others ask, such as a heap's near a GPU, it is asked without which heap it is, then without all that is
+    /// asked of memory: who makes memory for all keeps to all. A device that asks for its own already is not.
     fn with_needs(
         &self,
         device: &dyn Device,
@@ -229,18 +230,26 @@ impl Prober {
             let needs = self.needs_of(device, of, asked, devices)?;
             Ok::<_, Error>((merged(device, &description.set.constraints, &needs)?, needs))
         };
+        let asked = &description.set.constraints;
         let is_free = |found: &Result<(_, Vec<Constraint>)>| {
-            found.as_ref().is_ok_and(|(_, needs)| needs.iter().all(is_tried_with))
+            let adds_no_maker = |need: &Constraint| is_tried_with(need) || asked.contains(need);
+            found.as_ref().is_ok_and(|(_, needs)| needs.iter().all(adds_no_maker))
         };
-        let bound = merged_with(description);
-        let is_bound = |asked: &Constraint| memory::is_of_memory(asked.name);
-        if is_free(&bound) || !description.set.constraints.iter().any(is_bound) {
-            return bound;
-        }
+        let mut found = merged_with(description);
         let mut free = description.clone();
-        free.set.constraints.retain(|asked| !is_bound(asked));
-        let free = merged_with(&free);
-        if is_free(&free) { free } else { bound.or(free) }
+        for is_lifted in [memory::is_of_heap, memory::is_of_memory] {
+            if is_free(&found) {
+                break;
+            }
+            let before = free.set.constraints.len();
+            free.set.constraints.retain(|asked| !is_lifted(asked.name));
+            if free.set.constraints.len() == before {
+                continue;
+            }
+            let freer = merged_with(&free);
+            found = if is_free(&freer) { freer } else { found.or(freer) };
+        }
+        found
     }
 
     /// Fails where what a device said may pass; with all that it said.
@@ -1512,6 +1521,44 @@ mod tests {
         let image = description(&[]).usage.image;
         let offered = prober(9).offer(&*devices[1], &image, Operation::Capture, &devices);
         assert_eq!(offered.unwrap().0.sets[0].constraints, [aligned, ONE_PIECE]);
+    }
+
+    /// As a card that reaches others' memory in one piece alone, and makes its own of pages.
+    #[test]
+    fn a_device_that_asks_for_its_own_memory_needs_no_other() {
+        let local = Constraint::new(ConstraintName::PLACEMENT, constraint::placement::LOCAL);
+        let mut npu = display("npu", "/dev/null");
+        npu.takes = |buffer| whole_alone(buffer).or_else(|_| own_alone(buffer));
+        npu.memory.placement = constraint::placement::LOCAL;
+        let set = CapabilitySet::new([local], [Capability::pitch_linear()]);
+        let devices: Vec<Box<dyn Device>> =
+            vec![fake("heap", any, u64::MAX), Box::new(Offering(npu, vec![set]))];
+        let made = prober(9).serve(&devices, &description(&["npu"]).usage, |_| true);
+        assert_eq!(made.unwrap().by, "npu");
+    }
+
+    /// No heap has what a GPU asks for; without that, a device is still tried with what it asks for itself.
+    #[test]
+    fn what_a_device_asks_of_memory_is_kept_where_others_ask_for_a_heap() {
+        let set = |asked| CapabilitySet::new([asked], [Capability::pitch_linear()]);
+        let local = Constraint::new(ConstraintName::PLACEMENT, constraint::placement::LOCAL);
+        let aligned = Constraint::new(ConstraintName::ADDRESS_ALIGNMENT, 1 << 16);
+        let mut gpu = fake("gpu", any, u64::MAX);
+        gpu.memory.placement = constraint::placement::LOCAL;
+        gpu.memory.page = 1 << 16;
+        let devices: Vec<Box<dyn Device>> = vec![
+            making("heap", 0, |of, description| {
+                let mut asked = description.clone();
+                let alignment = asked.set.constraint(ConstraintName::ADDRESS_ALIGNMENT);
+                asked.set.constraints.retain(|it| it.name != ConstraintName::ADDRESS_ALIGNMENT);
+                of.memory.serves(&asked)?;
+                plain(description, alignment.is_some())
+            }),
+            Box::new(Offering(fake("npu", whole_alone, 0), vec![set(aligned)])),
+            Box::new(Offering(gpu, vec![set(local)])),
+        ];
+        let made = prober(9).serve(&devices, &description(&["npu", "gpu"]).usage, |_| true);
+        assert_eq!(made.unwrap().by, "gpu");
     }
 
     /// What a GPU asks for, no heap has; the camera takes memory in one piece all the same, which the GPU makes.
