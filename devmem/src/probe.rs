@@ -679,8 +679,8 @@ impl Trial<'_> {
         Found::TakesNothing
     }
 
-    /// Whether it takes memory in one piece, of which that is known: other memory proves nothing. That it refuses what
-    /// one device makes, such as a GPU far away, says nothing of another's.
+    /// Whether it takes memory in one piece, of which that is known: other memory proves nothing, nor does its own. That
+    /// it refuses what one device makes, such as a GPU far away, says nothing of another's.
     fn takes_one_piece(
         &mut self,
         description: &Description,
@@ -688,8 +688,10 @@ impl Trial<'_> {
         devices: &[Box<dyn Device>],
     ) -> bool {
         let (own, operation) = (self.device.info(), self.of.operation);
+        let owner = own.owner();
         let known = allocators(description, devices).filter(|device| {
             device.memory().is_some()
+                && (owner.is_none() || device.info().owner() != owner)
                 && prober.foreign.untouchable(device.info(), own, operation).is_none()
         });
         let mut used_up = None;
@@ -1521,6 +1523,33 @@ mod tests {
         let image = description(&[]).usage.image;
         let offered = prober(9).offer(&*devices[1], &image, Operation::Capture, &devices);
         assert_eq!(offered.unwrap().0.sets[0].constraints, [aligned, ONE_PIECE]);
+    }
+
+    /// Memory in one piece that a device makes and takes is no proof that it takes that of others.
+    #[test]
+    fn its_own_memory_in_one_piece_is_its_own() {
+        let mut npu = display("npu", "/dev/null");
+        npu.memory.contiguous = u64::MAX;
+        let own = Constraint::new(ConstraintName::MADE_BY, npu.info.number().unwrap());
+        npu.takes = |buffer| match buffer.description().metadata.len() {
+            1 => whole_alone(buffer),
+            _ => Err(errno("import", libc::ENODEV)),
+        };
+        let marked = |_: &Fake, description: &Description| {
+            let mut marked = description.clone();
+            marked.metadata = vec![(String::new(), Vec::new()); 2];
+            let file = tempfile::tempfile().unwrap();
+            file.set_len(marked.layout.size).unwrap();
+            Buffer::new(file.into(), marked)
+        };
+        let image = description(&[]).usage.image;
+        let mut devices: Vec<Box<dyn Device>> = vec![npu];
+        for heap in [Some(making("heap", 0, marked)), None] {
+            devices.extend(heap.map(|heap| heap as Box<dyn Device>));
+            let offered = prober(9).offer(&*devices[0], &image, Operation::Capture, &devices);
+            assert_eq!(offered.unwrap().0.sets[0].constraints, [own]);
+            devices.truncate(1);
+        }
     }
 
     /// As a card that reaches others' memory in one piece alone, and makes its own of pages.
