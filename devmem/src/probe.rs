@@ -183,8 +183,8 @@ impl Prober {
     ///
     /// It is asked once for each operation, format, modifier, kind of size, what the memory keeps to (but for whose it
     /// is) and the names of those that make memory: afterwards the answer is remembered, until its file in `/dev` is
-    /// made anew. A device that refuses rows is tried with rows further apart. Where nothing makes memory to try,
-    /// nothing is found out: [`Self::untried`].
+    /// made anew; that it takes nothing, for the very size alone. A device that refuses rows is tried with rows further
+    /// apart. Where nothing makes memory to try, nothing is found out: [`Self::untried`].
     ///
     /// # Errors
     ///
@@ -261,7 +261,8 @@ impl Prober {
         devices: &[Box<dyn Device>],
     ) -> std::result::Result<Answer, (Error, Vec<Refusal>)> {
         let question = Question::new(device.info(), of, description, devices);
-        if let Some(known) = self.answers().recall(&question) {
+        let image = description.usage.image;
+        if let Some(known) = self.answers().recall(&question, &image) {
             return Ok(known);
         }
         // What else the device is to do is another question.
@@ -283,7 +284,10 @@ impl Prober {
             (Found::Unknown, None) => return Ok(Answer::unknown()),
         };
         let answer = Answer { needs, refusals };
-        self.answers().remember(question, answer.clone());
+        let mut known = answer.clone();
+        // Who had no memory left may have some then.
+        known.refusals.retain(|refusal| !refusal.passing);
+        self.answers().remember(question, image, known);
         Ok(answer)
     }
 
@@ -1026,19 +1030,25 @@ impl Answer {
 #[derive(Debug)]
 struct Answers {
     capacity: usize,
-    newest_first: Vec<(Question, Answer)>,
+    /// Each with the image that was tried.
+    newest_first: Vec<(Question, Image, Answer)>,
 }
 
 impl Answers {
-    fn recall(&mut self, question: &Question) -> Option<Answer> {
-        let at = self.newest_first.iter().position(|(known, _)| known == question)?;
+    /// That a device takes nothing is known of the very image alone: another of its kind may be within a limit.
+    fn recall(&mut self, question: &Question, image: &Image) -> Option<Answer> {
+        let known = || self.newest_first.iter();
+        let very = known().position(|(known, of, _)| known == question && of == image);
+        let like =
+            || known().position(|(known, _, answer)| known == question && answer.needs.is_some());
+        let at = very.or_else(like)?;
         self.newest_first[..=at].rotate_right(1);
-        self.newest_first.first().map(|(_, answer)| answer.clone())
+        self.newest_first.first().map(|(_, _, answer)| answer.clone())
     }
 
-    fn remember(&mut self, question: Question, answer: Answer) {
-        self.newest_first.retain(|(known, _)| *known != question);
-        self.newest_first.insert(0, (question, answer));
+    fn remember(&mut self, question: Question, image: Image, answer: Answer) {
+        self.newest_first.retain(|(known, of, _)| *known != question || *of != image);
+        self.newest_first.insert(0, (question, image, answer));
         self.newest_first.truncate(self.capacity);
     }
 }
@@ -1374,6 +1384,12 @@ mod tests {
         assert_eq!(needs(), further);
         let tried = gpu.asked.load(Ordering::Relaxed);
         assert_eq!((needs().as_slice(), gpu.asked.load(Ordering::Relaxed)), (&further[..], tried));
+        // What is remembered does not tell that the heap was empty then.
+        let told = |prober: &Prober| {
+            let offered = prober.offer(&*gpu, &asked.usage.image, Operation::Capture, &devices);
+            offered.unwrap().1.iter().map(|refusal| refusal.passing).collect::<Vec<_>>()
+        };
+        assert_eq!((told(&self::prober(9)), told(&prober)), (vec![false, true], vec![false]));
     }
 
     /// How far apart rows may be decides with which ones a device was tried.
@@ -1588,6 +1604,28 @@ mod tests {
         ];
         let made = prober(9).serve(&devices, &description(&["npu", "gpu"]).usage, |_| true);
         assert_eq!(made.unwrap().by, "gpu");
+    }
+
+    /// As a GPU that says by nothing but a refusal how large an image may be.
+    #[test]
+    fn what_is_too_large_says_nothing_of_smaller_images() {
+        let gpu = fake(
+            "gpu",
+            |buffer| match buffer.description().usage.image.width <= 1920 {
+                true => Ok(()),
+                false => Err(errno("import", libc::EINVAL)),
+            },
+            0,
+        );
+        let (prober, asked) = (prober(9), || gpu.asked.load(Ordering::Relaxed));
+        let sets = |width| {
+            let image = Image::new(width, 1080, Fourcc::new(b"XR24"));
+            prober.sets(&*gpu, &image, Operation::Capture, &[]).unwrap().len()
+        };
+        assert_eq!((sets(2048), sets(1920), sets(1600)), (0, 1, 1));
+        let tried = asked();
+        // All of it is remembered, also what was refused before.
+        assert_eq!((sets(2048), sets(1920), sets(1600), asked()), (0, 1, 1, tried));
     }
 
     /// What a GPU asks for, no heap has; the camera takes memory in one piece all the same, which the GPU makes.
