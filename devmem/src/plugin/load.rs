@@ -1,8 +1,10 @@
 //! A plugin, once it is loaded.
 
 use std::ffi::{CStr, c_int};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -35,6 +37,40 @@ pub struct Plugin {
     _library: Arc<Library>,
 }
 
+/// Whether a library is shorter than what it says is to be loaded: whoever loads it dies of SIGBUS. What is no 64-bit
+/// ELF of this machine's byte order is for the loader to refuse.
+fn is_cut(path: &Path) -> io::Result<bool> {
+    const HEADER: [u8; 6] =
+        [0x7f, b'E', b'L', b'F', 2, if cfg!(target_endian = "big") { 2 } else { 1 }];
+    const ENTRY: usize = 56;
+    const LOAD: u32 = 1;
+    let file = File::open(path)?;
+    let length = file.metadata()?.len();
+    let mut header = [0; 64];
+    file.read_exact_at(&mut header, 0)?;
+    let short = |bytes: &[u8], at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
+    let long = |bytes: &[u8; ENTRY], at: usize| {
+        u64::from_ne_bytes(std::array::from_fn(|byte| bytes[at + byte]))
+    };
+    let begin = u64::from_ne_bytes(std::array::from_fn(|byte| header[32 + byte]));
+    let (size, count) = (short(&header, 54), short(&header, 56));
+    if !header.starts_with(&HEADER) || usize::from(size) != ENTRY {
+        return Ok(false);
+    }
+    for index in 0..u64::from(count) {
+        let mut entry = [0; ENTRY];
+        let at = begin.saturating_add(index * ENTRY as u64);
+        if file.read_exact_at(&mut entry, at).is_err() {
+            return Ok(true);
+        }
+        let kind = u32::from_ne_bytes([entry[0], entry[1], entry[2], entry[3]]);
+        if kind == LOAD && long(&entry, 8).saturating_add(long(&entry, 32)) > length {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 impl Plugin {
     /// Loads a library and asks it for its driver.
     ///
@@ -53,6 +89,9 @@ impl Plugin {
         let is_path = path.components().count() > 1;
         if is_path && std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
             return Err(wrong("it is no file".to_owned()));
+        }
+        if is_path && is_cut(path).unwrap_or(false) {
+            return Err(wrong("it is cut short".to_owned()));
         }
         // SAFETY: the caller vouches for what the library runs when it is loaded.
         let library = unsafe { Library::new(path) }.map_err(|error| wrong(error.to_string()))?;

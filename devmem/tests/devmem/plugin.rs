@@ -314,6 +314,11 @@ fn what_is_wrong_is_passed_over() {
     manifest(&first, "40-absent.json", "./absent.so");
     manifest(&first, "50-no-plugin.json", "libc.so.6");
     manifest(&first, "60-bad.json", "lib/libbad.so");
+    let whole = fs::read(library.join("libcodec.so")).expect("the plugin in C");
+    for (name, length) in [("70-cut", 3000), ("71-head", 80)] {
+        fs::write(library.join(name), &whole[..length]).expect("a file");
+        manifest(&first, &format!("{name}.json"), &format!("lib/{name}"));
+    }
     fs::write(first.join("10-text.json"), "{").expect("a file");
     fs::write(first.join("11-other.json"), r#"{ "file_format_version": "1.0.0" }"#)
         .expect("a file");
@@ -343,6 +348,8 @@ fn what_is_wrong_is_passed_over() {
         ("40-absent.json", "absent.so: cannot open shared object file"),
         ("50-no-plugin.json", "it is no plugin"),
         ("60-bad.json", "it gives no driver"),
+        ("70-cut.json", "it is cut short"),
+        ("71-head.json", "it is cut short"),
     ];
     assert_eq!(problems.len(), expected.len(), "{problems:#?}");
     for (problem, (file, what)) in problems.iter().zip(expected) {
