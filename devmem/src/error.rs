@@ -77,8 +77,8 @@ impl Error {
 
     /// Whether it says nothing about the memory: the device is busy, or something else ran out.
     pub(crate) fn is_passing(&self) -> bool {
-        use nix::libc::{EACCES, EAGAIN, EBUSY, EMFILE, ENFILE, ENOMEM};
-        matches!(self.errno(), Some(EBUSY | ENOMEM | EMFILE | ENFILE | EAGAIN | EACCES))
+        use nix::libc::{EACCES, EAGAIN, EBUSY, EMFILE, ENFILE, ENOMEM, ENOSPC};
+        matches!(self.errno(), Some(EBUSY | ENOMEM | ENOSPC | EMFILE | ENFILE | EAGAIN | EACCES))
     }
 }
 

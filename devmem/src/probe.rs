@@ -1227,13 +1227,16 @@ mod tests {
 
     #[test]
     fn what_passes_is_not_remembered() {
-        let camera = fake("camera", busy, 0);
+        let full = |_: &Buffer| Err(errno("import", libc::ENOSPC));
+        let (gpu, camera) = (fake("gpu", full, 0), fake("camera", busy, 0));
         let prober = prober(4);
-        for _ in 0..2 {
-            let needs = prober.needs(&*camera, Operation::Capture, &description(&[]), &[]);
-            assert_eq!(needs.unwrap_err().errno(), Some(libc::EBUSY));
+        for (device, error) in [(&gpu, libc::ENOSPC), (&camera, libc::EBUSY)] {
+            for _ in 0..2 {
+                let needs = prober.needs(&**device, Operation::Capture, &description(&[]), &[]);
+                assert_eq!(needs.unwrap_err().errno(), Some(error));
+            }
+            assert_eq!(device.asked.load(Ordering::Relaxed), 2);
         }
-        assert_eq!(camera.asked.load(Ordering::Relaxed), 2);
         let image = description(&[]).usage.image;
         let (offer, refusals) = prober.offer(&*camera, &image, Operation::Capture, &[]).unwrap();
         assert_eq!((offer.sets.len(), refusals.len()), (0, 1));
