@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, LazyLock};
 
 use crate::error::{DeviceError, LoadError, load_error};
 use crate::memory::{BlockAccess, Foreign, GlobalProblem, Memory, Order, Reach};
@@ -14,6 +14,10 @@ use crate::run::{self, Code, Grid, PtxCode, Room, SassCode, Turn};
 use crate::sass;
 use crate::texture::{Texture, Textures};
 use crate::time::Time;
+
+/// Cores of this machine: asked once, for it takes reading several files.
+static CORES: LazyLock<usize> =
+    LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
 
 /// Most threads of a block.
 pub const MAX_BLOCK_THREADS: u32 = 1024;
@@ -106,7 +110,7 @@ impl Default for Launch {
             block: [1; 3],
             shared_bytes: 0,
             schedule: Schedule::InOrder,
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            threads: *CORES,
             cooperative: false,
             observe: false,
             observe_every: 1,
