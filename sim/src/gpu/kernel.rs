@@ -1,8 +1,8 @@
 //! A kernel: its code is read from the GPU's memory, and it runs in the emulator on a thread of its own.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, LazyLock};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use nvabi_emu::{
@@ -57,7 +57,7 @@ pub(super) struct Ended {
 /// A kernel on its thread.
 #[derive(Debug)]
 pub(super) struct Running {
-    thread: Option<JoinHandle<Outcome<Ended>>>,
+    outcome: Receiver<Outcome<Ended>>,
     stop: Arc<AtomicBool>,
     /// Until then it is waited for at once.
     patience: Instant,
@@ -71,16 +71,18 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// What came of it, when it has ended.
+    /// What came of it, when it has ended. It is waited for asleep: a thread that yields comes back late where other
+    /// programs work.
     pub(super) fn ended(&mut self) -> Option<Outcome<Ended>> {
-        while !self.thread.as_ref()?.is_finished() {
-            if Instant::now() >= self.patience {
-                return None;
+        let wait = self.patience.saturating_duration_since(Instant::now());
+        match self.outcome.recv_timeout(wait) {
+            Ok(outcome) => Some(outcome),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => {
+                let why = "the emulator failed while a kernel ran";
+                Some(Err(Fault::Unsupported(why.to_owned())))
             }
-            std::thread::yield_now();
         }
-        let failed = || Fault::Unsupported("the emulator failed while a kernel ran".to_owned());
-        self.thread.take().map(|thread| thread.join().map_err(|_| failed())?)
     }
 }
 
@@ -125,13 +127,17 @@ pub(super) fn start(
             Box::new(move || run_placed(&space, &placed, &launch, &what))
         }
     };
+    let (sender, outcome) = mpsc::sync_channel(1);
     let run = move || {
-        let _places = places;
-        run()
+        let ended = run();
+        // Who hears of its end starts the next one.
+        drop(places);
+        // Nobody hears of it who waits no more.
+        drop(sender.send(ended));
     };
     let thread = std::thread::Builder::new().name("kernel".to_owned()).spawn(run);
-    let thread = thread.map_err(|error| refused(&format!("no thread for it: {error}")))?;
-    Ok(Some(Running { thread: Some(thread), stop, patience: Instant::now() + SHORT }))
+    thread.map_err(|error| refused(&format!("no thread for it: {error}")))?;
+    Ok(Some(Running { outcome, stop, patience: Instant::now() + SHORT }))
 }
 
 /// Blocks of a launch that are on a GPU at once.
