@@ -22,8 +22,10 @@ mod dma_buf;
 mod event;
 mod frontend;
 mod launch;
+mod limits;
 mod mapping;
 mod mig;
+mod names;
 mod paths;
 mod profile;
 mod ranges;
@@ -88,7 +90,9 @@ fn run_all() {
         dma_buf::RULES,
         event::RULES,
         frontend::RULES,
+        limits::RULES,
         mapping::RULES,
+        names::RULES,
         paths::RULES,
         ranges::RULES,
         space::RULES,

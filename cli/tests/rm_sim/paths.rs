@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::Path;
 
-use libc::{EACCES, EEXIST, EINVAL, ELOOP, ENOENT, ENOTDIR};
+use libc::{EACCES, EEXIST, EINVAL, ELOOP, ENOENT, ENOTDIR, EPERM};
 
 use crate::client::*;
 use crate::rules;
@@ -127,6 +127,7 @@ rules! {
         assert_eq!(read_link_at(name.as_raw_fd(), c"", 256).as_deref(), Ok(TARGET));
         let followed = open_as(LINK, libc::O_PATH).unwrap();
         assert!(followed.metadata().unwrap().is_dir());
+        assert_eq!(read_link_at(followed.as_raw_fd(), c"", 256), Err(ENOENT), "it is no link");
         // As much as there is room for, of a link alone.
         assert_eq!(read_link_at(libc::AT_FDCWD, c"/sys/bus/pci/devices/0000:01:00.0", 8).as_deref(), Ok("../../.."));
         for (path, error) in [(c"/sys/bus/pci/devices/0000:01:00.0", EINVAL), (c"/sys/module/nvidia/version", EINVAL)] {
@@ -157,8 +158,8 @@ rules! {
             assert_eq!(error(fs::read_link(path).map(drop)), ENOENT, "{path}");
             assert_eq!(error(fs::OpenOptions::new().write(true).open(path).map(drop)), ENOENT, "{path}");
             let is_below_one = ["slots/3", "power/"].iter().any(|it| path.contains(it));
-            let written = error(fs::write(path, ""));
-            assert!(written == EACCES || is_below_one && written == ENOENT, "{path}: {written}");
+            let made = if is_below_one { ENOENT } else { EACCES };
+            assert_eq!(error(fs::write(path, "")), made, "{path}");
             assert_eq!(go_to(path), Err(ENOENT), "{path}");
             let name = std::ffi::CString::new(path.as_str()).unwrap();
             // SAFETY: the path ends with a zero byte; no list is asked for.
@@ -192,7 +193,7 @@ rules! {
         assert_eq!(open_as(&format!("{GPU}/vendor"), libc::O_DIRECTORY).err(), Some(ENOTDIR));
         // What is above a simulated folder is no folder of temporary files.
         let left = format!("nvabi-left-{}", std::process::id());
-        assert_eq!(error(fs::create_dir(format!("../{left}"))), ENOENT);
+        assert_eq!(error(fs::create_dir(format!("../{left}"))), EPERM);
         assert!(!fs::exists(std::env::temp_dir().join(left)).unwrap());
     }
 
@@ -287,9 +288,28 @@ rules! {
         let mut options = fs::OpenOptions::new();
         let refused = options.read(true).custom_flags(libc::O_NOFOLLOW).open(at("gpu"));
         assert_eq!(refused.unwrap_err().raw_os_error(), Some(ELOOP));
+        // A second name is one of the link, unless it is to be one of what the link leads to.
+        let second = |flags| {
+            let [old, new] = ["gpu", "second"].map(|name| std::ffi::CString::new(at(name)).unwrap());
+            // SAFETY: both paths end with a zero byte.
+            unsafe { libc::linkat(libc::AT_FDCWD, old.as_ptr(), libc::AT_FDCWD, new.as_ptr(), flags) }
+        };
+        assert_eq!((second(libc::AT_SYMLINK_FOLLOW), errno()), (-1, EPERM));
+        assert_eq!(second(0), 0);
         for name in ["caps/", "driver/", "driver/."] {
             assert!(fs::read_dir(at(name)).unwrap().count() > 0, "{name}");
             assert!(fs::symlink_metadata(at(name)).unwrap().is_dir(), "{name}");
+        }
+        // Links in the middle lead there whatever the name behind them is, the real machine's too.
+        symlink("/sys/bus/pci", at("bus")).unwrap();
+        symlink("bus/devices", at("devices")).unwrap();
+        for name in ["bus/drivers_probe", "bus/uevent", "bus/none", "devices/0000:09:00.0"] {
+            let path = at(name);
+            for result in [fs::metadata(&path).map(drop), fs::symlink_metadata(&path).map(drop), fs::remove_file(&path)] {
+                assert_eq!(result.unwrap_err().raw_os_error(), Some(ENOENT), "{name}");
+            }
+            assert_eq!(fs::write(&path, "").unwrap_err().raw_os_error(), Some(EACCES), "{name}");
+            assert_eq!(fs::create_dir(&path).unwrap_err().raw_os_error(), Some(EPERM), "{name}");
         }
         for number in 0..41 {
             let target = if number == 0 { at("driver") } else { (number - 1).to_string() };

@@ -5,27 +5,16 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 use seccompiler::{BpfProgram, sock_filter};
 
+use super::calls::PATH_CALLS;
 use nvabi_supervise as supervise;
 use nvabi_supervise::check;
 
 /// A flag of `mmap` that has no effect on a mapping of a file: with it we make the call for a program.
 pub(super) const OURS: u32 = 1 << 31;
 
-/// System calls that are always looked at.
+/// System calls that are always looked at, besides those that name files by paths.
 const ALWAYS: &[i64] = &[
-    libc::SYS_openat,
-    libc::SYS_openat2,
     libc::SYS_fstat,
-    libc::SYS_newfstatat,
-    libc::SYS_statx,
-    libc::SYS_faccessat,
-    libc::SYS_faccessat2,
-    libc::SYS_readlinkat,
-    libc::SYS_getxattr,
-    libc::SYS_lgetxattr,
-    libc::SYS_listxattr,
-    libc::SYS_llistxattr,
-    libc::SYS_chdir,
     libc::SYS_getcwd,
     libc::SYS_getdents64,
     libc::SYS_ioctl,
@@ -33,18 +22,6 @@ const ALWAYS: &[i64] = &[
     libc::SYS_userfaultfd,
     libc::SYS_mount,
     libc::SYS_fsopen,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_open,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_creat,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_stat,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_lstat,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_access,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_readlink,
 ];
 
 /// Those that wait for files, which some machines want to know of.
@@ -60,7 +37,8 @@ pub(super) fn program(with_polls: bool) -> io::Result<BpfProgram> {
     let files = supervise::when(3, libc::MAP_ANONYMOUS as u64 | u64::from(OURS), 0)?;
     let foreign = libc::SECCOMP_RET_KILL_PROCESS;
     let rules = [(libc::SYS_mmap, files)];
-    let always = [ALWAYS, if with_polls { POLLS } else { &[] }].concat();
+    let paths: Vec<i64> = PATH_CALLS.iter().map(|call| call.number).collect();
+    let always = [ALWAYS, &paths, if with_polls { POLLS } else { &[] }].concat();
     supervise::program(&always, rules, libc::SECCOMP_RET_USER_NOTIF, foreign)
 }
 

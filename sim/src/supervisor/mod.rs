@@ -3,6 +3,7 @@
 //! For each program one thread answers calls. For the machine one thread answers those that are to take long, and one
 //! watches the doorbells. Work that needs nothing but its caller gets a thread of its own.
 
+mod calls;
 mod filter;
 mod host;
 mod keeper;
@@ -13,7 +14,9 @@ mod paths;
 mod poller;
 mod program;
 mod releases;
+mod resolve;
 mod target;
+mod texts;
 mod trace;
 mod tree;
 
@@ -38,11 +41,12 @@ pub(super) use host::{Host, run};
 use later::Later;
 use links::Look;
 use nvabi_supervise::{AddFd, Listener, Next, Notification};
-use paths::Writer;
+use paths::Again;
 pub(super) use program::Begin;
 pub use program::Event;
 use releases::Releases;
 use target::{Target, Threads};
+use texts::Writer;
 use tree::Tree;
 
 /// The simulated kernel.
@@ -138,6 +142,8 @@ enum Reply {
     Work(String, Work),
     /// The caller goes to this folder.
     Enter(OwnedFd),
+    /// The caller makes the call by other paths.
+    Again(Again),
     /// It was answered.
     Done,
 }
@@ -368,6 +374,12 @@ impl Run {
             Reply::AnswerLater(result, time) => return Handled::AnswerLater(result, time),
             Reply::Work(name, work) => return Handled::Work(name, work),
             Reply::Enter(folder) => self.enter(n, &folder),
+            Reply::Again(call) => {
+                if !trace::call_again(&self.listener, n, &call) {
+                    // As for a folder.
+                    self.listener.answer(n, Err(Errno::EACCES));
+                }
+            }
             Reply::Done => {}
         }
         Handled::Now

@@ -7,9 +7,13 @@
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 
+use super::paths::Again;
 use crate::Errno;
-use nvabi_supervise::{AT_CALL, AddFd, Listener, Notification, Registers, Resume, Tracee, Waited};
+use nvabi_supervise::{
+    AT_CALL, AddFd, Listener, Notification, Registers, Resume, Tracee, Waited, write_memory,
+};
 
 /// A system call that is made for another: its number and its arguments.
 type Call = (libc::c_long, [u64; 6]);
@@ -73,6 +77,44 @@ pub(super) fn enter(listener: &Listener, notification: &Notification, folder: &O
     let close = (libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0]);
     // As for a mapping.
     let _ = trace.instead_of_call(go, |_| vec![close]);
+    true
+}
+
+/// Lets the caller make its call by other paths, which it gets memory for meanwhile. It stops at that once more, where
+/// another thread than this one lets it go on. `false`: it cannot be made to, and was not answered.
+pub(super) fn call_again(listener: &Listener, notification: &Notification, again: &Again) -> bool {
+    let thread = notification.thread;
+    let Ok(mut trace) = Trace::begin(thread) else { return false };
+    listener.answer(notification, Err(Errno::EINTR));
+    let mut args = again.args;
+    let mut text = Vec::new();
+    for (argument, path) in &again.paths {
+        args[argument.path] = text.len() as u64;
+        text.extend_from_slice(path.as_os_str().as_bytes());
+        text.push(0);
+    }
+    let length = text.len() as u64;
+    let (access, kind) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    let memory = [0, length, access as u64, kind as u64, u64::MAX, 0];
+    // As for a mapping.
+    let _ = trace.in_place_of_call(|trace, registers| {
+        let address = trace.call(registers, (libc::SYS_mmap, memory))?;
+        if (-4095..=0).contains(&address) {
+            return Ok(-i64::from(libc::ENOMEM));
+        }
+        let address = address as u64;
+        for (argument, _) in &again.paths {
+            args[argument.path] += address;
+        }
+        let is_there = write_memory(thread, address, &text) == text.len();
+        let result = match is_there {
+            true => trace.call(registers, (again.number, args))?,
+            false => -i64::from(libc::EFAULT),
+        };
+        trace.call(registers, (libc::SYS_munmap, [address, length, 0, 0, 0, 0]))?;
+        Ok(result)
+    });
     true
 }
 
@@ -169,13 +211,22 @@ impl Trace {
         call: Call,
         then: impl FnOnce(i64) -> Vec<Call>,
     ) -> io::Result<()> {
+        self.in_place_of_call(|trace, registers| {
+            let result = trace.call(registers, call)?;
+            then(result).into_iter().try_for_each(|call| trace.call(registers, call).map(drop))?;
+            Ok(result)
+        })
+    }
+
+    /// Makes calls for the thread, in place of the one that it is in, and gives that a result.
+    fn in_place_of_call(
+        &mut self,
+        make: impl FnOnce(&mut Self, &Registers) -> io::Result<i64>,
+    ) -> io::Result<()> {
         self.wait_until_it_leaves()?;
         let registers = self.thread.registers()?;
         let mask = self.thread.replace_mask(u64::MAX)?;
-        let made = self.call(&registers, call).and_then(|result| {
-            then(result).into_iter().try_for_each(|call| self.call(&registers, call).map(drop))?;
-            Ok(result)
-        });
+        let made = make(self, &registers);
         let after = made.as_ref().map_or(registers, |made| registers.with_result(*made));
         self.thread.set_registers(&after)?;
         self.thread.replace_mask(mask)?;

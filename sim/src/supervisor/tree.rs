@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -30,6 +30,8 @@ pub(super) struct Tree {
     children: HashMap<PathBuf, Vec<Child>>,
     /// Real folders in which simulated files are.
     parents: HashMap<Inode, PathBuf>,
+    /// The real file systems that have simulated files.
+    devices: HashSet<libc::dev_t>,
 }
 
 /// What is in a folder.
@@ -61,6 +63,7 @@ impl Tree {
             meant: HashMap::new(),
             children: HashMap::new(),
             parents: HashMap::new(),
+            devices: HashSet::new(),
         };
         for Entry { path, kind } in entries {
             let stands = stands.get(Path::new(&path)).cloned();
@@ -70,9 +73,15 @@ impl Tree {
             // One that this machine has not lists nothing.
             if let Ok(file) = fs::OpenOptions::new().read(true).open(folder) {
                 let inode = Inode::of(&memory::stat(file.as_raw_fd())?);
+                tree.devices.insert(inode.device());
                 tree.parents.insert(inode, folder.clone());
             }
         }
+        // Where this machine lacks the folder between, what is above it counts.
+        let tops =
+            tree.entries.keys().filter_map(|path| path.iter().nth(1)).collect::<HashSet<_>>();
+        let tops = tops.into_iter().filter_map(|top| fs::metadata(Path::new("/").join(top)).ok());
+        tree.devices.extend(tops.map(|top| top.dev()));
         Ok(tree)
     }
 
@@ -126,6 +135,11 @@ impl Tree {
     pub(super) fn folder(&self, inode: Inode) -> Option<&Path> {
         let (path, kind) = self.meaning(inode)?;
         (kind == EntryKind::Folder).then_some(path)
+    }
+
+    /// Whether a real file system has simulated files.
+    pub(super) fn is_on_device(&self, device: libc::dev_t) -> bool {
+        self.devices.contains(&device)
     }
 
     /// What is in a folder. A real one has more.

@@ -1,0 +1,290 @@
+//! Calls that change files by their names: simulated ones stay as they are, and real ones change.
+
+use std::ffi::{CStr, CString, c_char};
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use libc::{AT_FDCWD, EACCES, EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR, EOPNOTSUPP, EPERM, EXDEV};
+
+use crate::client::*;
+use crate::rules;
+
+/// A call by a path from a folder on. Those that have no folder are called from the current one.
+type ByPath = (&'static str, fn(i32, *const c_char) -> i64);
+
+/// Another file, which is real and there, and a name that is not.
+const REAL: &CStr = c"/proc/version";
+const NO_NAME: &CStr = c"/proc/nvabi-no-name";
+
+/// What is newer than libc's functions, by its number on every machine.
+const FCHMODAT2: i64 = 452;
+const SETXATTRAT: i64 = 463;
+const GETXATTRAT: i64 = 464;
+const LISTXATTRAT: i64 = 465;
+const REMOVEXATTRAT: i64 = 466;
+
+const MAKES: &[ByPath] = &[
+    ("mkdir", |_, path| unsafe { libc::mkdir(path, 0o755).into() }),
+    ("mkdirat", |folder, path| unsafe { libc::mkdirat(folder, path, 0o755).into() }),
+    ("mknodat", |folder, path| unsafe {
+        libc::mknodat(folder, path, libc::S_IFCHR | 0o644, libc::makedev(1, 3)).into()
+    }),
+    ("symlink", |_, path| unsafe { libc::symlink(REAL.as_ptr(), path).into() }),
+    ("symlinkat", |folder, path| unsafe { libc::symlinkat(REAL.as_ptr(), folder, path).into() }),
+    ("link", |_, path| unsafe { libc::link(REAL.as_ptr(), path).into() }),
+    ("linkat", |folder, path| unsafe {
+        libc::linkat(AT_FDCWD, REAL.as_ptr(), folder, path, 0).into()
+    }),
+    ("renameat2 to", |folder, path| unsafe {
+        let flags = libc::RENAME_NOREPLACE;
+        libc::syscall(libc::SYS_renameat2, AT_FDCWD, REAL.as_ptr(), folder, path, flags)
+    }),
+];
+
+const REMOVES: &[ByPath] = &[
+    ("unlink", |_, path| unsafe { libc::unlink(path).into() }),
+    ("unlinkat", |folder, path| unsafe { libc::unlinkat(folder, path, 0).into() }),
+];
+
+const REMOVES_FOLDERS: &[ByPath] = &[
+    ("rmdir", |_, path| unsafe { libc::rmdir(path).into() }),
+    ("unlinkat, a folder", |folder, path| unsafe {
+        libc::unlinkat(folder, path, libc::AT_REMOVEDIR).into()
+    }),
+];
+
+const RENAMES: &[ByPath] = &[
+    ("rename", |_, path| unsafe { libc::rename(path, NO_NAME.as_ptr()).into() }),
+    ("renameat", |folder, path| unsafe {
+        libc::renameat(folder, path, AT_FDCWD, NO_NAME.as_ptr()).into()
+    }),
+    ("link of", |_, path| unsafe { libc::link(path, NO_NAME.as_ptr()).into() }),
+    ("renameat2", |folder, path| unsafe {
+        libc::syscall(libc::SYS_renameat2, folder, path, AT_FDCWD, NO_NAME.as_ptr(), 0)
+    }),
+    ("linkat of", |folder, path| unsafe {
+        libc::linkat(folder, path, AT_FDCWD, NO_NAME.as_ptr(), libc::AT_SYMLINK_FOLLOW).into()
+    }),
+];
+
+const ATTRIBUTES: &[ByPath] = &[
+    ("chmod", |_, path| unsafe { libc::chmod(path, 0o600).into() }),
+    ("fchmodat", |folder, path| unsafe { libc::fchmodat(folder, path, 0o600, 0).into() }),
+    ("chown", |_, path| unsafe { libc::chown(path, 1, 1).into() }),
+    ("lchown", |_, path| unsafe { libc::lchown(path, 1, 1).into() }),
+    ("fchownat", |folder, path| unsafe { libc::fchownat(folder, path, 1, 1, 0).into() }),
+    ("utimensat", |folder, path| unsafe {
+        libc::utimensat(folder, path, std::ptr::null(), 0).into()
+    }),
+];
+
+const EXTENDED: &[ByPath] = &[
+    ("setxattr", |_, path| unsafe {
+        libc::setxattr(path, c"user.x".as_ptr(), c"1".as_ptr().cast(), 1, 0).into()
+    }),
+    ("lsetxattr", |_, path| unsafe {
+        libc::lsetxattr(path, c"user.x".as_ptr(), c"1".as_ptr().cast(), 1, 0).into()
+    }),
+    ("removexattr", |_, path| unsafe { libc::removexattr(path, c"user.x".as_ptr()).into() }),
+    ("lremovexattr", |_, path| unsafe { libc::lremovexattr(path, c"user.x".as_ptr()).into() }),
+    ("getxattr", |_, path| unsafe {
+        libc::getxattr(path, c"user.x".as_ptr(), std::ptr::null_mut(), 0) as i64
+    }),
+    ("lgetxattr", |_, path| unsafe {
+        libc::lgetxattr(path, c"user.x".as_ptr(), std::ptr::null_mut(), 0) as i64
+    }),
+    ("listxattr", |_, path| unsafe { libc::listxattr(path, std::ptr::null_mut(), 0) as i64 }),
+    ("llistxattr", |_, path| unsafe { libc::llistxattr(path, std::ptr::null_mut(), 0) as i64 }),
+    ("getxattrat", |folder, path| unsafe {
+        let args = [0_u64; 2];
+        libc::syscall(GETXATTRAT, folder, path, 0, c"user.x".as_ptr(), args.as_ptr(), 16)
+    }),
+    ("listxattrat", |folder, path| unsafe { libc::syscall(LISTXATTRAT, folder, path, 0, 0, 0) }),
+    ("removexattrat", |folder, path| unsafe {
+        libc::syscall(REMOVEXATTRAT, folder, path, 0, c"user.x".as_ptr())
+    }),
+    ("setxattrat", |folder, path| unsafe {
+        // `struct xattr_args`: a value, its size, flags.
+        let args = [c"1".as_ptr() as u64, 1];
+        libc::syscall(SETXATTRAT, folder, path, 0, c"user.x".as_ptr(), args.as_ptr(), 16)
+    }),
+];
+
+const ACCESSES: &[ByPath] = &[
+    ("access", |_, path| unsafe { libc::access(path, 0).into() }),
+    ("faccessat", |folder, path| unsafe { libc::syscall(libc::SYS_faccessat, folder, path, 0) }),
+    ("faccessat2", |folder, path| unsafe {
+        libc::syscall(libc::SYS_faccessat2, folder, path, 0, libc::AT_EACCESS)
+    }),
+];
+
+const TRUNCATES: &[ByPath] = &[("truncate", |_, path| unsafe { libc::truncate(path, 0).into() })];
+
+/// Calls that libc makes by newer ones, and what they do as these: they look or set times, or make a file.
+#[cfg(target_arch = "x86_64")]
+const OLDER: &[ByPath] = &[
+    ("open", |_, path| unsafe {
+        let fd = libc::syscall(libc::SYS_open, path, libc::O_PATH | libc::O_NOFOLLOW);
+        if fd < 0 { fd } else { libc::close(fd as i32).into() }
+    }),
+    ("stat", |_, path| unsafe {
+        libc::syscall(libc::SYS_stat, path, std::mem::zeroed::<[libc::stat; 1]>().as_mut_ptr())
+    }),
+    ("lstat", |_, path| unsafe {
+        libc::syscall(libc::SYS_lstat, path, std::mem::zeroed::<[libc::stat; 1]>().as_mut_ptr())
+    }),
+    ("utime", |_, path| unsafe { libc::syscall(libc::SYS_utime, path, 0) }),
+    ("utimes", |_, path| unsafe { libc::syscall(libc::SYS_utimes, path, 0) }),
+    ("futimesat", |folder, path| unsafe { libc::syscall(libc::SYS_futimesat, folder, path, 0) }),
+];
+#[cfg(target_arch = "x86_64")]
+const OLDER_MAKES: &[ByPath] = &[("mknod", |_, path| unsafe {
+    libc::syscall(libc::SYS_mknod, path, libc::S_IFREG | 0o644, 0)
+})];
+#[cfg(not(target_arch = "x86_64"))]
+const OLDER: &[ByPath] = &[];
+#[cfg(not(target_arch = "x86_64"))]
+const OLDER_MAKES: &[ByPath] = &[];
+
+/// The same file, from the root on and from the folder that it is in, which is the current one too.
+fn ways(path: &str) -> [(i32, CString, fs::File); 2] {
+    let (folder, name) = path.rsplit_once('/').unwrap();
+    std::env::set_current_dir(folder).unwrap();
+    let folder = fs::File::open(folder).unwrap();
+    let text = |text: &str| CString::new(text).unwrap();
+    let same = folder.try_clone().unwrap();
+    [(AT_FDCWD, text(path), same), (folder.as_raw_fd(), text(name), folder)]
+}
+
+/// Lets each call say what it says of a file.
+fn expect(calls: &[ByPath], path: &str, expected: Result<i64, i32>) {
+    for (folder, text, _open) in ways(path) {
+        for (name, call) in calls {
+            let result = call(folder, text.as_ptr());
+            let result = if result < 0 { Err(errno()) } else { Ok(result) };
+            assert_eq!(result, expected, "{name} {text:?}, {path}");
+        }
+    }
+}
+
+/// What can be seen of a file without opening it.
+fn seen(path: &str) -> (u32, u32, u64, u64) {
+    let seen = fs::symlink_metadata(path).unwrap();
+    (seen.mode(), seen.uid(), seen.ino(), seen.len())
+}
+
+rules! {
+    names_of_simulated_files_do_not_change {
+        const DEVICE: &str = "/dev/nvidia0";
+        const VERSION: &str = "/sys/module/nvidia/version";
+        const RESCAN: &str = "/sys/bus/pci/rescan";
+        const LINK: &str = "/sys/bus/pci/devices/0000:01:00.0";
+        const FOLDERS: [&str; 3] = ["/dev/nvidia-caps", "/proc/driver/nvidia", "/sys/module/nvidia"];
+        let files = [DEVICE, VERSION, RESCAN, LINK, "/proc/driver/nvidia/version"];
+        let all = || files.iter().chain(&FOLDERS).map(|path| seen(path)).collect::<Vec<_>>();
+        let before = all();
+        for folder in FOLDERS {
+            expect(MAKES, &format!("{folder}/none"), Err(EPERM));
+            expect(OLDER_MAKES, &format!("{folder}/none"), Err(EPERM));
+            for calls in [REMOVES, REMOVES_FOLDERS, RENAMES, ATTRIBUTES, ACCESSES, OLDER, EXTENDED, TRUNCATES] {
+                expect(calls, &format!("{folder}/none"), Err(ENOENT));
+            }
+            expect(MAKES, folder, Err(EEXIST));
+            expect(REMOVES, folder, Err(EISDIR));
+            expect(REMOVES_FOLDERS, folder, Err(EPERM));
+            expect(TRUNCATES, folder, Err(EISDIR));
+        }
+        for file in files {
+            expect(MAKES, file, Err(EEXIST));
+            expect(REMOVES, file, Err(EPERM));
+            expect(REMOVES_FOLDERS, file, Err(ENOTDIR));
+        }
+        for path in files.iter().chain(&FOLDERS) {
+            expect(RENAMES, path, Err(EPERM));
+            expect(ATTRIBUTES, path, Ok(0));
+            expect(ACCESSES, path, Ok(0));
+            expect(OLDER, path, Ok(0));
+            expect(EXTENDED, path, Err(EOPNOTSUPP));
+        }
+        expect(TRUNCATES, VERSION, Err(EACCES));
+        expect(TRUNCATES, RESCAN, Ok(0));
+        expect(TRUNCATES, DEVICE, Err(EINVAL));
+        // The way to a name is followed as in all calls.
+        expect(MAKES, "/sys/module/nvidia/../nvidia/none", Err(EPERM));
+        for path in ["/sys/bus/pci/slots/3/none", "/sys/module/nvidia/none/other"] {
+            let path = CString::new(path).unwrap();
+            for (name, call) in [MAKES, REMOVES, RENAMES, ATTRIBUTES].concat() {
+                assert_eq!((call(AT_FDCWD, path.as_ptr()), errno()), (-1, ENOENT), "{name} {path:?}");
+            }
+        }
+        for (name, call) in [MAKES, REMOVES, ATTRIBUTES].concat() {
+            let path = c"/sys/module/nvidia/version/none";
+            assert_eq!((call(AT_FDCWD, path.as_ptr()), errno()), (-1, ENOTDIR), "{name}");
+        }
+        // A link of another mode there is not.
+        let link = CString::new(LINK).unwrap();
+        let flags = libc::AT_SYMLINK_NOFOLLOW;
+        let changed = unsafe { libc::syscall(FCHMODAT2, AT_FDCWD, link.as_ptr(), 0o600, flags) };
+        assert_eq!((changed, errno()), (-1, EOPNOTSUPP));
+        // Where both names are simulated.
+        let renamed = |old: &str, new: &str| fs::rename(old, new).map_err(|error| error.raw_os_error().unwrap());
+        assert_eq!(renamed(VERSION, VERSION), Ok(()));
+        assert_eq!(renamed(VERSION, "/sys/module/nvidia/initstate"), Err(EPERM));
+        assert_eq!(renamed(VERSION, "/sys/module/nvidia/none"), Err(EPERM));
+        assert_eq!(renamed(VERSION, DEVICE), Err(EXDEV));
+        assert_eq!(renamed("/sys/module/nvidia/none", VERSION), Err(ENOENT));
+        assert_eq!(fs::hard_link(VERSION, DEVICE).unwrap_err().raw_os_error(), Some(EEXIST));
+        // Files that calls make by opening them, and openings that need a new one.
+        for folder in FOLDERS {
+            let made = fs::write(format!("{folder}/none"), "").unwrap_err();
+            assert_eq!(made.raw_os_error(), Some(EACCES), "{folder}");
+            let made = fs::write(format!("{folder}/none/none"), "").unwrap_err();
+            assert_eq!(made.raw_os_error(), Some(ENOENT), "{folder}");
+        }
+        for path in [DEVICE, RESCAN, LINK, FOLDERS[0]] {
+            let made = fs::OpenOptions::new().write(true).create_new(true).open(path).unwrap_err();
+            assert_eq!(made.raw_os_error(), Some(EEXIST), "{path}");
+        }
+        assert_eq!(all(), before);
+        assert!(open(DEVICE).is_ok());
+    }
+
+    names_of_real_files_change {
+        let folder = std::env::temp_dir().join(format!("nvabi-names-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        std::env::set_current_dir(&folder).unwrap();
+        let open = fs::File::open(&folder).unwrap();
+        let real = folder.to_str().unwrap();
+        for (at, prefix) in [(AT_FDCWD, format!("{real}/")), (open.as_raw_fd(), String::new())] {
+            // Names of simulated files too, where they are not simulated.
+            for name in ["file", "version", "rescan", "nvidia0"] {
+                let text = |name: &str| CString::new(format!("{prefix}{name}")).unwrap();
+                let (path, other) = (text(name), text("other"));
+                let (path, other) = (path.as_ptr(), other.as_ptr());
+                fs::write(folder.join(name), "text").unwrap();
+                let done = |result: i32| assert_eq!(result, 0, "{name}: {}", errno());
+                unsafe {
+                    done(libc::fchmodat(at, path, 0o640, 0));
+                    done(libc::utimensat(at, path, [libc::timespec { tv_sec: 7, tv_nsec: 0 }; 2].as_ptr(), 0));
+                    let seen = fs::metadata(folder.join(name)).unwrap();
+                    assert_eq!((seen.permissions().mode() & 0o777, seen.mtime()), (0o640, 7), "{name}");
+                    done(libc::renameat(at, path, at, other));
+                    done(libc::linkat(at, other, at, path, 0));
+                    assert_eq!(fs::metadata(folder.join(name)).unwrap().nlink(), 2, "{name}");
+                    done(libc::unlinkat(at, path, 0));
+                    done(libc::symlinkat(c"other".as_ptr(), at, path));
+                    assert_eq!(fs::read_to_string(folder.join(name)).unwrap(), "text", "{name}");
+                    done(libc::unlinkat(at, other, 0));
+                    done(libc::unlinkat(at, path, 0));
+                    done(libc::mkdirat(at, path, 0o755));
+                    done(libc::unlinkat(at, path, libc::AT_REMOVEDIR));
+                }
+            }
+        }
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        fs::remove_dir(&folder).unwrap();
+        assert!(!Path::new(real).exists());
+    }
+}

@@ -1,0 +1,171 @@
+//! Files of text that programs write: what was written is taken over before the next call that could tell.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd, OwnedFd};
+
+use super::{AnyMachine, Run, Shared};
+use crate::machine::{Machine, Text};
+use crate::memory::Access;
+use crate::{Errno, limits};
+use nvabi_supervise::check;
+use nvabi_supervise::{AddFd, Notification};
+
+/// Longest text that is taken from a writer: sysfs takes one page.
+const TEXT_MAX: usize = 4096;
+
+/// A file of text that somebody has opened to write it.
+#[derive(Debug)]
+pub(super) struct Writer {
+    text: Text,
+    file: OwnedFd,
+    /// What it said last, where what is written lies among that; else each write is taken out of it.
+    before: Option<Vec<u8>>,
+}
+
+impl Writer {
+    /// What was written since this was asked last.
+    fn take(&mut self) -> Vec<Vec<u8>> {
+        let Some(before) = &mut self.before else { return lines(&take_out(&self.file)) };
+        let mut now = bytes_of(&self.file, 0, TEXT_MAX);
+        if !self.text.is_binary {
+            let end = now.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+            now.truncate(end);
+        }
+        if now == *before {
+            return Vec::new();
+        }
+        before.clone_from(&now);
+        vec![now]
+    }
+}
+
+impl Run {
+    /// A copy of what the file says. What is written to it counts when somebody looks next.
+    pub(super) fn open_text(
+        &self,
+        n: &Notification,
+        text: Text,
+        flags: i32,
+        how: AddFd,
+    ) -> Result<i32, Errno> {
+        let access = Access::of(flags);
+        if access != Access::Read && !text.is_writable {
+            return Err(Errno::EACCES);
+        }
+        let machine = self.machine();
+        let is_cut = flags & libc::O_TRUNC != 0 || access == Access::Write;
+        // What is written alone is a value: it does not lie among what was there.
+        let is_empty = is_cut && text.is_writable && !text.is_binary;
+        let before = if is_empty { Vec::new() } else { machine.bytes(text) };
+        let file = text_file(&before)?;
+        if limits::is_spare(&file) {
+            return Err(Errno::EMFILE);
+        }
+        let given = reopen(&file, access).map_err(Errno::from)?;
+        if access != Access::Read {
+            let before = (text.is_binary || !before.is_empty()).then_some(before);
+            self.writers().push(Writer { text, file, before });
+        }
+        drop(machine);
+        self.listener.add_fd(n, given.as_fd(), how)
+    }
+
+    /// Takes over what was written, as what happens in this run.
+    pub(super) fn settle_texts(&self) {
+        if !self.writers().is_empty() {
+            self.shared.settle_texts(&mut self.machine());
+        }
+    }
+}
+
+impl Shared {
+    /// Takes over what was written to files of text, which may change the files that there are.
+    pub(super) fn settle_texts(&self, machine: &mut AnyMachine) {
+        // Who releases a file and then writes wants the effects in that order.
+        self.releases.settle(&mut **machine);
+        settle_writers(&mut **machine, &mut self.writers());
+        self.renew_tree(machine);
+    }
+}
+
+/// Takes over what was written to files of text.
+fn settle_writers(machine: &mut dyn Machine, writers: &mut Vec<Writer>) {
+    writers.retain_mut(|writer| {
+        // Whoever closes it has written before.
+        let is_open = is_open(&writer.file);
+        for written in writer.take() {
+            machine.write_text(writer.text, &written);
+        }
+        is_open
+    });
+}
+
+/// What a file of text says now, from an offset on. Its writers can make it as long as they like.
+fn bytes_of(file: &OwnedFd, start: i64, most: usize) -> Vec<u8> {
+    let mut bytes = vec![0; most];
+    // SAFETY: the kernel writes no more bytes than it is told, which is the length of the vector, and `file`
+    // keeps the descriptor open meanwhile.
+    let length =
+        unsafe { libc::pread(file.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), start) };
+    bytes.truncate(usize::try_from(length).unwrap_or(0));
+    bytes
+}
+
+/// Takes what was written out of a file, so that the same can be written again. Writers go on where they are: what lies
+/// before them is a hole from then on.
+fn take_out(file: &OwnedFd) -> Vec<u8> {
+    /// So that nobody who writes faster than this reads is waited for.
+    const MOST: usize = 1 << 20;
+    let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    let mut all = Vec::new();
+    while all.len() < MOST {
+        // SAFETY: the call takes numbers alone, and `file` keeps the descriptor open meanwhile.
+        let start = unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_DATA) };
+        if start < 0 {
+            break;
+        }
+        // A page of which a part was taken out begins with zeros.
+        let bytes = bytes_of(file, start, 2 * TEXT_MAX);
+        let Some(first) = bytes.iter().position(|byte| *byte != 0) else { break };
+        all.extend_from_slice(&bytes[first..]);
+        // SAFETY: as above. What is written meanwhile lies behind the hole.
+        unsafe { libc::fallocate(file.as_raw_fd(), how, 0, start + bytes.len() as i64) };
+    }
+    all
+}
+
+/// The writes in what was written, each of which is a line: what was taken out before is zeros.
+fn lines(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let lines = bytes.split(|byte| [0, b'\n'].contains(byte));
+    lines.filter(|line| !line.is_empty()).map(<[u8]>::to_vec).collect()
+}
+
+/// Whether somebody else has the file open.
+fn is_open(file: &OwnedFd) -> bool {
+    // SAFETY: both calls take numbers alone, and `file` keeps the descriptor open meanwhile.
+    unsafe {
+        let is_alone = libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) == 0;
+        libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK);
+        !is_alone
+    }
+}
+
+fn text_file(text: &[u8]) -> io::Result<OwnedFd> {
+    use std::io::Write;
+    use std::os::fd::FromRawFd;
+    // SAFETY: the name ends with a zero byte; the kernel has just made the descriptor, and returned it here
+    // alone.
+    let mut file = unsafe {
+        fs::File::from_raw_fd(check(libc::memfd_create(c"nvabi-text".as_ptr(), libc::MFD_CLOEXEC))?)
+    };
+    file.write_all(text)?;
+    // The first descriptor of a memory file is not counted among its openings.
+    reopen(&file.into(), Access::Both)
+}
+
+fn reopen(file: &OwnedFd, access: Access) -> io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let (read, write) = (access != Access::Write, access != Access::Read);
+    Ok(fs::OpenOptions::new().read(read).write(write).open(path)?.into())
+}
