@@ -58,6 +58,18 @@ fn faults_are_statuses_or_error_numbers() {
 }
 
 #[test]
+fn the_last_write_of_a_program_counts() {
+    let name = "rm_sim::report::the_last_write_of_a_program_counts";
+    let report = simulate(name, TAG, &[], || {
+        open("/dev/nvidia0").unwrap();
+        std::fs::write("/sys/bus/pci/devices/0000:01:00.0/remove", "1").unwrap();
+    });
+    // The device is still open when the program exits, and the write comes before that.
+    let text = "GPU 0 is in use: it was not removed".to_owned();
+    assert_eq!(diagnostics(&report), [("in-use".to_owned(), text)]);
+}
+
+#[test]
 fn what_is_not_played_is_told_by_name() {
     let name = "rm_sim::report::what_is_not_played_is_told_by_name";
     let report = simulate(name, TAG, &[], || {

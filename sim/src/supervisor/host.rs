@@ -120,10 +120,10 @@ impl Host {
         Ok(Running { program, record, served: Some(served), told })
     }
 
-    /// The machine itself, without what nobody has open any more.
+    /// The machine itself, with what was written to its files and without what nobody has open any more.
     pub(crate) fn machine(&self) -> MutexGuard<'_, AnyMachine> {
         let mut machine = self.shared.machine();
-        self.shared.releases.settle(&mut **machine);
+        self.shared.settle_texts(&mut machine);
         machine
     }
 }

@@ -261,12 +261,12 @@ impl Shared {
             self.releases.wait(20);
             let mut machine = self.machine();
             let before = machine.files().len();
-            self.releases.settle(&mut **machine);
+            // Those who were killed behind a write say nothing.
+            self.settle_texts(&mut machine);
             if machine.files().len() != before {
                 self.update_doorbells(&**machine);
                 self.set_work(true);
             }
-            self.renew_tree(&mut machine);
             machine.refresh();
         }
     }
@@ -274,6 +274,7 @@ impl Shared {
     /// Releases everything when all processes have ended.
     fn release_all(&self) {
         let mut machine = self.machine();
+        self.settle_texts(&mut machine);
         // A process makes no more calls some time before its files are closed.
         for _ in 0..GRACE {
             self.releases.settle_all(&mut **machine);
@@ -346,6 +347,8 @@ impl Run {
             },
             libc::SYS_exit_group => {
                 if !self.is_not_begun(&target) {
+                    // What it wrote last counts for who comes next, and as its own.
+                    self.settle_texts();
                     self.record_exit(&target);
                 }
                 Reply::Pass
