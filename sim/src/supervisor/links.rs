@@ -4,7 +4,7 @@
 //! Looking for a real link must not wait for a file system that a program of ours serves. So the supervisor looks only
 //! at what the kernel has in memory, and what it has not is looked for by a thread of its own.
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -323,19 +323,48 @@ fn place_of(file: &OwnedFd) -> io::Result<PathBuf> {
 
 /// Opens a path by its name alone.
 fn open_path(path: &Path, flags: i32, look: Look) -> io::Result<OwnedFd> {
-    let path = CString::new(path.as_os_str().as_bytes())?;
+    let name = CString::new(path.as_os_str().as_bytes())?;
+    if look == Look::Waits {
+        return open_name(libc::AT_FDCWD, &name, flags, 0);
+    }
+    let opened = open_name(libc::AT_FDCWD, &name, flags, libc::RESOLVE_CACHED);
+    let is_unknown = matches!(&opened, Err(error) if error.raw_os_error() == Some(libc::EAGAIN));
+    let is_kept = flags & libc::O_NOFOLLOW != 0;
+    let (true, Some(folder), Some(name)) = (is_unknown && is_kept, path.parent(), path.file_name())
+    else {
+        return opened;
+    };
+    // The kernel does not remember which names a file system in memory lacks, and needs not wait for it.
+    let folder = CString::new(folder.as_os_str().as_bytes())?;
+    let folder = open_name(libc::AT_FDCWD, &folder, 0, libc::RESOLVE_CACHED)?;
+    if !is_in_memory(&folder) {
+        return opened;
+    }
+    let name = CString::new(name.as_bytes())?;
+    open_name(folder.as_raw_fd(), &name, flags, libc::RESOLVE_NO_XDEV | libc::RESOLVE_NO_SYMLINKS)
+}
+
+/// Whether a file is of tmpfs.
+fn is_in_memory(file: &OwnedFd) -> bool {
+    // SAFETY: the struct is of integers, so zeros are a value of it; the kernel writes one, which is there, and `file`
+    // keeps the descriptor open meanwhile.
+    unsafe {
+        let mut known: libc::statfs = std::mem::zeroed();
+        libc::fstatfs(file.as_raw_fd(), &raw mut known) == 0 && known.f_type == libc::TMPFS_MAGIC
+    }
+}
+
+/// Opens a name in a folder, without opening the file.
+fn open_name(folder: i32, path: &CStr, flags: i32, limits: u64) -> io::Result<OwnedFd> {
     // SAFETY: the struct is of integers, and zeros are a value of it.
     let mut how: libc::open_how = unsafe { std::mem::zeroed() };
     how.flags = (libc::O_PATH | libc::O_CLOEXEC | flags) as u64;
-    if look == Look::AtOnce {
-        how.resolve = libc::RESOLVE_CACHED;
-    }
+    how.resolve = limits;
     // SAFETY: the path ends with a zero byte, and the kernel reads as many bytes of `how` as it is told: its size.
     // The kernel has just made the descriptor, and returned it here alone.
     unsafe {
         let size = size_of::<libc::open_how>();
-        let fd =
-            libc::syscall(libc::SYS_openat2, libc::AT_FDCWD, path.as_ptr(), &raw const how, size);
+        let fd = libc::syscall(libc::SYS_openat2, folder, path.as_ptr(), &raw const how, size);
         Ok(OwnedFd::from_raw_fd(check(fd as libc::c_int)?))
     }
 }
