@@ -53,6 +53,7 @@ rules! {
             let seen = fs::metadata(at("file")).unwrap();
             assert_eq!(seen.ino(), fs::metadata(folder.join("file")).unwrap().ino(), "{inside}");
             assert!(fs::symlink_metadata(at("link")).unwrap().is_symlink(), "{inside}");
+            assert_eq!(fs::read_to_string(format!("{inside}/{}", at("link"))).unwrap(), "real", "{inside}");
             assert_eq!(fs::read_link(at("link")).unwrap(), Path::new("file"), "{inside}");
             assert_eq!(fs::read_to_string(at("link")).unwrap(), "real", "{inside}");
             assert_eq!(fs::metadata(at("none")).unwrap_err().raw_os_error(), Some(ENOENT), "{inside}");

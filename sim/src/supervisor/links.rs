@@ -95,10 +95,11 @@ impl Way {
 /// be looked at. Links elsewhere lead there as well, and [`leads`] looks for these.
 /// `plain` is the same without the parts that mean the one above.
 pub(super) fn is_near(tree: &Tree, path: &Path, plain: &Path) -> bool {
-    path.starts_with("/sys")
-        || plain.starts_with("/sys")
+    let is_below = |path: &Path| path.ancestors().skip(1).any(|folder| tree.is_folder(folder));
+    plain.starts_with("/sys")
         || is_through_process(path, plain)
-        || plain.ancestors().skip(1).any(|folder| tree.is_folder(folder))
+        || is_below(plain)
+        || is_below(path)
 }
 
 /// Whether a path goes through a folder that a process has open, or is in.
