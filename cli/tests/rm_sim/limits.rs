@@ -98,7 +98,7 @@ rules! {
         const IN_ROOT: u64 = libc::RESOLVE_IN_ROOT;
         const GPU: &str = "devices/0000:01:00.0/vendor";
         let open = |path: &str| fs::File::open(path).unwrap();
-        let [root, sys, bus] = [open("/"), open("/sys"), open("/sys/bus/pci")];
+        let [root, sys, bus, dev] = ["/", "/sys", "/sys/bus/pci", "/dev"].map(open);
         let version = fs::read_to_string("/sys/module/nvidia/version").unwrap();
         let by_process = format!("/proc/self/fd/{}/{GPU}", bus.as_raw_fd());
         let (vendor, version) = (Ok("0x10de\n"), Ok(version.as_str()));
@@ -119,6 +119,12 @@ rules! {
             (&root, "sys/module/nvidia/version", XDEV, Err(EXDEV)),
             (&root, "sys/module/nvidia/version", BENEATH | LINKS, version),
             (&root, "/sys/module/nvidia/version", XDEV, Err(EXDEV)),
+            (&root, "/dev/nvidia0", XDEV, Err(EXDEV)),
+            (&root, "/dev/nvidia0", LINKS, Ok("")),
+            (&root, "dev/nvidia0", BENEATH, Ok("")),
+            (&dev, "nvidia0", XDEV | LINKS | BENEATH, Ok("")),
+            (&dev, "../../nvidia0", IN_ROOT, Ok("")),
+            (&dev, "nvidia9", BENEATH, Err(ENOENT)),
             (&root, &by_process, 0, vendor),
             (&root, &by_process, MAGIC, Err(ELOOP)),
             (&root, &by_process, IN_ROOT, Err(EXDEV)),

@@ -311,6 +311,22 @@ rules! {
             assert_eq!(fs::write(&path, "").unwrap_err().raw_os_error(), Some(EACCES), "{name}");
             assert_eq!(fs::create_dir(&path).unwrap_err().raw_os_error(), Some(EPERM), "{name}");
         }
+        // Neither does a flag that means nothing for a descriptor of a place open what is there.
+        let flags = libc::O_PATH | libc::O_CREAT | libc::O_EXCL;
+        let opened = fs::OpenOptions::new().read(true).custom_flags(flags).open(at("bus/drivers_probe"));
+        assert_eq!(opened.unwrap_err().raw_os_error(), Some(ENOENT));
+        symlink("bus/drivers_probe", at("probe")).unwrap();
+        let opened = fs::OpenOptions::new().read(true).custom_flags(flags).open(at("probe"));
+        assert_eq!(opened.unwrap_err().raw_os_error(), Some(ENOENT));
+        // A link by way of the process is one of the program's, and not of who answers it.
+        symlink("/proc/self/cwd", at("here")).unwrap();
+        let before = std::env::current_dir().unwrap();
+        std::env::set_current_dir("/sys/bus/pci").unwrap();
+        let probe = fs::metadata(at("here/drivers_probe"));
+        assert_eq!(probe.unwrap_err().raw_os_error(), Some(ENOENT));
+        std::env::set_current_dir("/dev").unwrap();
+        assert!(fs::metadata(at("here/nvidia0")).is_ok());
+        std::env::set_current_dir(before).unwrap();
         for number in 0..41 {
             let target = if number == 0 { at("driver") } else { (number - 1).to_string() };
             symlink(target, at(&number.to_string())).unwrap();

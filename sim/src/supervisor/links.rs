@@ -122,9 +122,10 @@ pub(super) fn leads(tree: &Tree, path: &Path, follows: bool, look: Look) -> Lead
         let file = open_path(path, flags, look)?;
         let stat = known_stat(file.as_raw_fd(), c"", libc::AT_EMPTY_PATH);
         let stat = stat.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
-        // No link led to where its text says that it is.
-        let is_near = tree.is_on_device(stat.st_dev) && place_of(&file)? != path;
-        io::Result::Ok((is_near, stat.st_mode & libc::S_IFMT == libc::S_IFLNK))
+        // No link led to where its text says that it is. One file alone may be mounted from another device.
+        let place = place_of(&file)?;
+        let is_there = tree.is_on_device(stat.st_dev) || mount(&place).is_some();
+        io::Result::Ok((is_there && place != path, stat.st_mode & libc::S_IFMT == libc::S_IFLNK))
     };
     let itself = || of(&path, libc::O_NOFOLLOW);
     let folder = || of(path.parent().unwrap_or(&path), 0);
@@ -137,6 +138,8 @@ pub(super) fn leads(tree: &Tree, path: &Path, follows: bool, look: Look) -> Lead
         Ok((is_near, is_link)) if is_near || follows && is_link => Leads::Near,
         Ok(_) => Leads::Elsewhere,
         Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => Leads::Unknown,
+        // By a link of the process that asks, of which this one knows nothing.
+        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => Leads::Near,
         Err(_) => Leads::Nowhere,
     }
 }
@@ -322,13 +325,14 @@ fn place_of(file: &OwnedFd) -> io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// Opens a path by its name alone.
+/// Opens a path by its name alone, and never by a link of a process: what those lead to depends on who asks.
 fn open_path(path: &Path, flags: i32, look: Look) -> io::Result<OwnedFd> {
     let name = CString::new(path.as_os_str().as_bytes())?;
     if look == Look::Waits {
-        return open_name(libc::AT_FDCWD, &name, flags, 0);
+        return open_name(libc::AT_FDCWD, &name, flags, libc::RESOLVE_NO_MAGICLINKS);
     }
-    let opened = open_name(libc::AT_FDCWD, &name, flags, libc::RESOLVE_CACHED);
+    let cached = libc::RESOLVE_CACHED | libc::RESOLVE_NO_MAGICLINKS;
+    let opened = open_name(libc::AT_FDCWD, &name, flags, cached);
     let is_unknown = matches!(&opened, Err(error) if error.raw_os_error() == Some(libc::EAGAIN));
     let is_kept = flags & libc::O_NOFOLLOW != 0;
     let (true, Some(folder), Some(name)) = (is_unknown && is_kept, path.parent(), path.file_name())
@@ -337,7 +341,7 @@ fn open_path(path: &Path, flags: i32, look: Look) -> io::Result<OwnedFd> {
     };
     // The kernel does not remember which names a file system in memory lacks, and needs not wait for it.
     let folder = CString::new(folder.as_os_str().as_bytes())?;
-    let folder = open_name(libc::AT_FDCWD, &folder, 0, libc::RESOLVE_CACHED)?;
+    let folder = open_name(libc::AT_FDCWD, &folder, 0, cached)?;
     if !is_in_memory(&folder) {
         return opened;
     }
@@ -474,6 +478,12 @@ mod tests {
         for path in ["/proc/version", "/proc/none", "/proc/self/none"] {
             let led = super::leads(&tree, Path::new(path), false, Look::Waits);
             assert_eq!(led == Leads::Near, path.contains("self"), "{path}");
+        }
+        // Links of processes, and what is mounted from another device than the simulated files' folders.
+        symlink("/proc/self/cwd", at("here")).unwrap();
+        symlink("/dev", at("other")).unwrap();
+        for name in ["here/none", "here/src", "other/null", "other/none"] {
+            assert_eq!(leads(name, false), Leads::Near, "{name}");
         }
         for name in ["link", "short", "dangling", "short/"] {
             assert_eq!(leads(name, true), Leads::Near, "{name}");

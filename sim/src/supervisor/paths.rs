@@ -17,6 +17,9 @@ use crate::machine::{Device, EntryKind};
 use crate::memory::{Access, Inode};
 use nvabi_supervise::{AddFd, Notification};
 
+/// The flags that mean something for a descriptor of a place (`build_open_flags` in `fs/open.c`).
+const OF_PLACES: i32 = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+
 /// How a file is opened.
 #[derive(Debug, Clone, Copy)]
 struct Opening {
@@ -314,7 +317,11 @@ impl Opening {
     fn of(target: &Target<'_>, n: &Notification, flags: OpenFlags) -> Option<Self> {
         let (address, size) = match flags {
             OpenFlags::Argument(flags) => {
-                return Some(Self { flags: n.args[flags] as i32, mode: 0, limits: 0 });
+                let mut flags = n.args[flags] as i32;
+                if flags & libc::O_PATH != 0 {
+                    flags &= OF_PLACES;
+                }
+                return Some(Self { flags, mode: 0, limits: 0 });
             }
             OpenFlags::Creat => {
                 let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;

@@ -114,7 +114,9 @@ impl Run {
                 return Some(meant(place));
             }
         }
-        if !is_simulated && !links::is_near(&tree, &whole, &plain) {
+        // With limits a simulated path is not answered by its text alone, so that it has to be followed here.
+        let is_near = is_simulated || named.limits != 0 || links::is_near(&tree, &whole, &plain);
+        if !is_near {
             // Links elsewhere could lead to simulated files as well; not those of processes.
             let leads = match whole.starts_with("/proc") {
                 true => Leads::Nowhere,
