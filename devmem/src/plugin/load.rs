@@ -49,11 +49,9 @@ fn is_cut(path: &Path) -> io::Result<bool> {
     let mut header = [0; 64];
     file.read_exact_at(&mut header, 0)?;
     let short = |bytes: &[u8], at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
-    let long = |bytes: &[u8; ENTRY], at: usize| {
-        u64::from_ne_bytes(std::array::from_fn(|byte| bytes[at + byte]))
-    };
-    let begin = u64::from_ne_bytes(std::array::from_fn(|byte| header[32 + byte]));
-    let (size, count) = (short(&header, 54), short(&header, 56));
+    let long =
+        |bytes: &[u8], at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| bytes[at + byte]));
+    let (begin, size, count) = (long(&header, 32), short(&header, 54), short(&header, 56));
     if !header.starts_with(&HEADER) || usize::from(size) != ENTRY {
         return Ok(false);
     }

@@ -90,14 +90,14 @@ impl Run {
         let is_folder = [&b"/"[..], b"/."].iter().any(|end| bytes.ends_with(end));
         let last = path.components().next_back()?;
         let follows = named.follows || is_folder || last == Component::ParentDir;
+        let tree = self.tree();
         let is_known = match last {
-            Component::Normal(name) => self.tree().is_last_part(name),
+            Component::Normal(name) => tree.is_last_part(name),
             Component::CurDir | Component::ParentDir => true,
             Component::RootDir | Component::Prefix(_) => false,
         };
         let Start { folder, is_simulated } = self.start(target, &named, path)?;
         let path = path.strip_prefix("/").unwrap_or(path);
-        let tree = self.tree();
         let whole = folder.join(path);
         let plain = normal(&whole);
         let simulated = |path: PathBuf| tree.kind(&path).map(|kind| SimulatedPath { path, kind });

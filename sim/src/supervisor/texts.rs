@@ -8,8 +8,7 @@ use super::{AnyMachine, Run, Shared};
 use crate::machine::{Machine, Text};
 use crate::memory::Access;
 use crate::{Errno, limits};
-use nvabi_supervise::check;
-use nvabi_supervise::{AddFd, Notification};
+use nvabi_supervise::{AddFd, Notification, check};
 
 /// Longest text that is taken from a writer: sysfs takes one page.
 const TEXT_MAX: usize = 4096;
