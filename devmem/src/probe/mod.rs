@@ -1,0 +1,629 @@
+//! What devices need and do not say: found out by letting them take memory, and remembered.
+
+mod answers;
+mod trial;
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use serde::Serialize;
+
+use super::buffer::{Buffer, Description};
+use super::capability::{Capability, CapabilitySet, MODIFIER_LINEAR};
+use super::constraint::{self, Constraint, ConstraintName};
+use super::driver::{Device, DeviceInfo, Shown};
+use super::drivers;
+use super::error::{Error, ErrorKind, Result};
+use super::explain::{Offer, plan};
+use super::layout::{Layout, layout_of, solve};
+use super::memory;
+use super::usage::{Image, Operation, Usage, Use};
+use answers::{Answer, Answers, Question, is_tried_with};
+use trial::{Foreign, Found, Trial, allocators, made_to_try, makes_as_it_sees_fit};
+
+/// How many answers are remembered unless it is said.
+const CAPACITY: usize = 1024;
+
+/// Memory that a device is tried with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Tried {
+    /// Memory of another, in pages from anywhere.
+    Scattered,
+    /// Memory of another, in one piece.
+    OnePiece,
+    /// The device's own.
+    Own,
+    /// Memory of another node of the same GPU.
+    Sibling,
+}
+
+impl fmt::Display for Tried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Scattered => "scattered memory",
+            Self::OnePiece => "memory in one piece",
+            Self::Own => "its own memory",
+            Self::Sibling => "memory of another node of its GPU",
+        })
+    }
+}
+
+/// What a device did not take, and why: a fact about the device that rules one way out and no other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Refusal {
+    /// Which device, and what for.
+    #[serde(rename = "use")]
+    pub of: Use,
+    /// The DRM format modifier that was tried.
+    pub modifier: u64,
+    /// Bytes from one row of the first plane to the next; 0 where only a driver knows.
+    pub pitch: u64,
+    /// Which memory it was.
+    pub tried: Tried,
+    /// What the device, or the kernel, said.
+    pub reason: String,
+    /// Whether that says nothing of the memory: the device was busy, or something ran out. At another time it may be
+    /// taken.
+    pub passing: bool,
+}
+
+impl Refusal {
+    fn new(of: &Use, layout: &Layout, tried: Tried, error: &Error) -> Self {
+        let pitch = layout.planes.first().map_or(0, |plane| plane.pitch);
+        let (of, modifier, reason) = (of.clone(), layout.modifier, error.to_string());
+        let passing = error.is_passing();
+        Self { of, modifier, pitch, tried, reason, passing }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { of, modifier, pitch, tried, reason, passing } = self;
+        write!(f, "{of} ")?;
+        match *modifier {
+            MODIFIER_LINEAR => write!(f, "in rows of {pitch} bytes")?,
+            modifier => write!(f, "with {}", Capability::modifier(modifier))?,
+        }
+        match passing {
+            true => write!(f, " could not be tried with {tried}: {reason}"),
+            false => write!(f, " does not take {tried}: {reason}"),
+        }
+    }
+}
+
+/// Memory that was made, and how.
+#[derive(Debug)]
+pub struct Made {
+    /// The memory.
+    pub buffer: Buffer,
+    /// The name of the device that made it.
+    pub by: String,
+    /// What that device was asked for, in a line for people.
+    pub request: String,
+    /// What proves that displays show it.
+    pub proofs: Vec<Proof>,
+}
+
+/// What proves that a display shows memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Proof {
+    /// The display.
+    #[serde(rename = "use")]
+    pub of: Use,
+    /// What was tried.
+    pub by: Shown,
+}
+
+/// Chooses who makes memory, by trying it on all who are to use it.
+#[derive(Debug)]
+pub struct Prober {
+    foreign: Foreign,
+    preferred: Vec<String>,
+    answers: Mutex<Answers>,
+    untried: Mutex<Option<String>>,
+}
+
+impl Default for Prober {
+    fn default() -> Self {
+        Self::new(CAPACITY)
+    }
+}
+
+impl Prober {
+    /// Remembers so many answers; those that were not asked for the longest go first.
+    pub fn new(capacity: usize) -> Self {
+        let answers = Mutex::new(Answers::new(capacity));
+        let foreign = Foreign {
+            scatter: drivers::scattered,
+            one_piece: drivers::one_piece,
+            most: drivers::most_scattered,
+            driver: drivers::kernel_driver,
+        };
+        Self { foreign, preferred: Vec::new(), answers, untried: Mutex::default() }
+    }
+
+    /// Why devices were believed what they say, where memory to try them with could not be made.
+    pub fn untried(&self) -> Option<String> {
+        self.untried.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Asks these devices for memory first, by their names and in this order, and others by their costs: which
+    /// heap is to be spared, only those who set a machine up know.
+    pub fn prefer(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.preferred = names.into_iter().collect();
+        self
+    }
+
+    /// What a device needs for this besides what it says: whether the memory must be in one piece, or its own.
+    ///
+    /// It is asked once for each operation, format, modifier, kind of size, what the memory keeps to (but for whose it
+    /// is) and the names of those that make memory: afterwards the answer is remembered, until its file in `/dev` is
+    /// made anew; that it takes nothing, for the very size alone. A device that refuses rows is tried with rows further
+    /// apart. Where nothing makes memory to try, nothing is found out: [`Self::untried`].
+    ///
+    /// # Errors
+    ///
+    /// When the device takes neither memory of others nor its own, with what it said to each; and errors that
+    /// say nothing about the memory, such as that the device is busy.
+    pub fn needs(
+        &self,
+        device: &dyn Device,
+        operation: Operation,
+        description: &Description,
+        devices: &[Box<dyn Device>],
+    ) -> Result<Vec<Constraint>> {
+        let of = use_of(device.info(), operation, &description.usage);
+        self.needs_of(device, &of, description, devices)
+    }
+
+    fn needs_of(
+        &self,
+        device: &dyn Device,
+        of: &Use,
+        description: &Description,
+        devices: &[Box<dyn Device>],
+    ) -> Result<Vec<Constraint>> {
+        let answer = self.answer(device, of, description, devices);
+        let answer = answer.map_err(|(error, _)| error)?;
+        answer.needs.ok_or_else(|| {
+            let reasons: Vec<String> = answer.refusals.iter().map(Refusal::to_string).collect();
+            Error::unsupported(reasons.join("; "))
+        })
+    }
+
+    /// The constraints of all, with what a device needs besides, and that. Where it takes nobody's memory that keeps to
+    /// what others ask, such as a heap's near a GPU, it is asked without which heap it is, then without all that is
+    /// asked of memory: who makes memory for all keeps to all. A device that asks for its own already is not.
+    fn with_needs(
+        &self,
+        device: &dyn Device,
+        of: &Use,
+        description: &Description,
+        devices: &[Box<dyn Device>],
+    ) -> Result<(Vec<Constraint>, Vec<Constraint>)> {
+        let merged_with = |asked: &Description| {
+            let needs = self.needs_of(device, of, asked, devices)?;
+            Ok::<_, Error>((merged(device, &description.set.constraints, &needs)?, needs))
+        };
+        let asked = &description.set.constraints;
+        let is_free = |found: &Result<(_, Vec<Constraint>)>| {
+            let adds_no_maker = |need: &Constraint| is_tried_with(need) || asked.contains(need);
+            found.as_ref().is_ok_and(|(_, needs)| needs.iter().all(adds_no_maker))
+        };
+        let mut found = merged_with(description);
+        let mut free = description.clone();
+        for is_lifted in [memory::is_of_heap, memory::is_of_memory] {
+            if is_free(&found) {
+                break;
+            }
+            let before = free.set.constraints.len();
+            free.set.constraints.retain(|asked| !is_lifted(asked.name));
+            if free.set.constraints.len() == before {
+                continue;
+            }
+            let freer = merged_with(&free);
+            found = if is_free(&freer) { freer } else { found.or(freer) };
+        }
+        found
+    }
+
+    /// Fails where what a device said may pass; with all that it said.
+    fn answer(
+        &self,
+        device: &dyn Device,
+        of: &Use,
+        description: &Description,
+        devices: &[Box<dyn Device>],
+    ) -> std::result::Result<Answer, (Error, Vec<Refusal>)> {
+        let question = Question::new(device.info(), of, description, devices);
+        let image = description.usage.image;
+        if let Some(known) = self.answers().recall(&question, &image) {
+            return Ok(known);
+        }
+        // What else the device is to do is another question.
+        let mut description = description.clone();
+        description.usage.uses = vec![of.clone()];
+        description.set.constraints.retain(is_tried_with);
+        let (of, description) = (of.clone(), &description);
+        let mut trial =
+            Trial { of, device, description, refusals: Vec::new(), passing: None, lacking: None };
+        let found = trial.run(self, devices);
+        let passing = trial.passing.take().or(trial.lacking.take());
+        let refusals = trial.refusals;
+        let needs = match (found, passing) {
+            // What it takes instead is right now, and may be too strict at another time: it is not remembered.
+            (Found::Needs(needs), Some(_)) => return Ok(Answer { needs: Some(needs), refusals }),
+            (_, Some(passing)) => return Err((passing, refusals)),
+            (Found::Needs(needs), None) => Some(needs),
+            (Found::TakesNothing, None) => None,
+            (Found::Unknown, None) => return Ok(Answer::unknown()),
+        };
+        let answer = Answer { needs, refusals };
+        let mut known = answer.clone();
+        // Who had no memory left may have some then.
+        known.refusals.retain(|refusal| !refusal.passing);
+        self.answers().remember(question, image, known);
+        Ok(answer)
+    }
+
+    /// The sets of a device, with what it needs besides: to derive from instead of [`Device::sets`]. Those that
+    /// it does not keep to when it is tried are left out; [`Self::offer`] says why.
+    ///
+    /// # Errors
+    ///
+    /// As [`Device::sets`].
+    pub fn sets(
+        &self,
+        device: &dyn Device,
+        image: &Image,
+        operation: Operation,
+        devices: &[Box<dyn Device>],
+    ) -> Result<Vec<CapabilitySet>> {
+        Ok(self.offer(device, image, operation, devices)?.0.sets)
+    }
+
+    /// What a device offers when it is tried, and what it refused.
+    ///
+    /// # Errors
+    ///
+    /// As [`Device::sets`].
+    pub fn offer(
+        &self,
+        device: &dyn Device,
+        image: &Image,
+        operation: Operation,
+        devices: &[Box<dyn Device>],
+    ) -> Result<(Offer, Vec<Refusal>)> {
+        let of = Use::new(device.info().name.clone(), operation);
+        self.offer_for(device, &Usage::new(*image, Vec::new()), &of, devices)
+    }
+
+    /// The same for all that is asked of one use; the uses in `usage` play no part.
+    ///
+    /// # Errors
+    ///
+    /// As [`Device::sets_for`].
+    pub fn offer_for(
+        &self,
+        device: &dyn Device,
+        usage: &Usage,
+        wanted: &Use,
+        devices: &[Box<dyn Device>],
+    ) -> Result<(Offer, Vec<Refusal>)> {
+        let of = Use { device: device.info().name.clone(), ..wanted.clone() };
+        let image = &usage.image;
+        let (mut sets, mut refusals) = (Vec::new(), Vec::new());
+        for mut set in device.sets_for(usage, &of)? {
+            // Where nothing is known of the layout, there is nothing to try.
+            let layout = solve(image, &set).ok().filter(|_| device.info().imports);
+            if let Some(layout) = layout {
+                let usage = Usage { uses: vec![of.clone()], ..usage.clone() };
+                let description =
+                    Description { usage, set: set.clone(), layout, metadata: Vec::new() };
+                let found = self.answer(device, &of, &description, devices);
+                let answer = found.unwrap_or_else(|(_, refusals)| Answer { needs: None, refusals });
+                refusals.extend(answer.refusals);
+                let Some(needs) = answer.needs else { continue };
+                match merged(device, &set.constraints, &needs) {
+                    Ok(constraints) => set.constraints = constraints,
+                    // What it takes is not what it offers.
+                    Err(error) => {
+                        refusals.push(Refusal::new(&of, &description.layout, Tried::Own, &error));
+                        continue;
+                    }
+                }
+            }
+            sets.push(set);
+        }
+        refusals.dedup();
+        Ok((Offer { of, sets }, refusals))
+    }
+
+    /// Makes memory that all of `devices` which are to use it take: by the cheapest of them that
+    /// makes memory as described. Those that are to use it are in the description, by name; what
+    /// turns out to be needed becomes part of it.
+    ///
+    /// # Errors
+    ///
+    /// When a device is not there, when what they need cannot be merged, and when no memory serves:
+    /// with what came of each.
+    pub fn allocate(
+        &self,
+        devices: &[Box<dyn Device>],
+        description: &Description,
+    ) -> Result<Buffer> {
+        self.make(devices, description).map(|made| made.buffer)
+    }
+
+    /// As [`Self::allocate`], and tells who made the memory and how.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::allocate`].
+    pub fn make(&self, devices: &[Box<dyn Device>], description: &Description) -> Result<Made> {
+        self.make_here(devices, description, &[])
+    }
+
+    /// The same where some of the uses are elsewhere, such as in another process, whatever their devices are called:
+    /// those at these places in the description. They are not tried, and memory is made by who knows that it is what
+    /// they need.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::make`], but for the devices that are elsewhere.
+    pub fn make_here(
+        &self,
+        devices: &[Box<dyn Device>],
+        description: &Description,
+        elsewhere: &[usize],
+    ) -> Result<Made> {
+        let asked = &description.usage;
+        let is_here = |at: &usize| !elsewhere.contains(at);
+        let uses: Vec<Use> =
+            (0..asked.uses.len()).filter(is_here).map(|at| asked.uses[at].clone()).collect();
+        let users = users(devices, uses.iter())?;
+        let all_try = !users.is_empty()
+            && users.len() == asked.uses.len()
+            && users.iter().all(|(user, _)| user.info().imports);
+        let is_mapped = users.iter().any(|(_, of)| of.operation.is_cpu());
+        let mut needed = Vec::new();
+        // Devices know which uses are theirs by their names.
+        let mut description = Description {
+            usage: Usage { uses: uses.clone(), ..asked.clone() },
+            ..description.clone()
+        };
+        for (device, of) in &users {
+            // Memory whose layout is open cannot be made to try.
+            if device.info().imports && !description.layout.is_open() {
+                let (merged, needs) = self.with_needs(*device, of, &description, devices)?;
+                description.set.constraints = merged;
+                // Rows further apart.
+                if !needs.is_empty() && description.layout.keeps(&description.set).is_err() {
+                    let layout = solve(&description.usage.image, &description.set);
+                    description.layout =
+                        layout.map_err(|why| Error::unsupported(why.to_string()))?;
+                }
+                needed.extend(needs);
+            }
+        }
+        let mut refusals: Vec<(Vec<String>, String)> = Vec::new();
+        let mut makers: Vec<&dyn Device> = allocators(&description, devices).collect();
+        // Stable: others stay in the order of their costs. One that sets itself up to make memory, as a camera does, and
+        // is to take no part is asked last.
+        let place = |name: &String| self.preferred.iter().position(|known| known == name);
+        let is_user = |name: &String| uses.iter().any(|of| of.device == *name);
+        makers.sort_by_key(|device| {
+            let name = &device.info().name;
+            let is_stranger = makes_as_it_sees_fit(*device) && !is_user(name);
+            (place(name).unwrap_or(usize::MAX), is_stranger)
+        });
+        for allocator in makers {
+            let by = allocator.info().name.clone();
+            let tried = |asked| all_try && memory::is_tried(asked, &needed, is_mapped);
+            match self.try_allocator(allocator, &users, tried, &description) {
+                Ok((buffer, proofs)) => {
+                    let set = buffer.description().set.clone();
+                    let buffer = buffer.said(asked.clone(), set);
+                    let request = match description.files() {
+                        1 => allocator.request(&description),
+                        _ => allocator.request_files(&description),
+                    };
+                    return Ok(Made { buffer, by, request, proofs });
+                }
+                Err(error) => {
+                    let error = error.to_string();
+                    match refusals.iter_mut().find(|(_, known)| *known == error) {
+                        Some((names, _)) => names.push(by),
+                        None => refusals.push((vec![by], error)),
+                    }
+                }
+            }
+        }
+        let what = if refusals.is_empty() {
+            nobody(&description, devices)
+        } else {
+            let each = refusals.iter().map(|(names, why)| format!("{}: {why}", names.join(", ")));
+            format!("no memory serves all: {}", each.collect::<Vec<_>>().join("; "))
+        };
+        Err(Error::unsupported(what))
+    }
+
+    /// The sets that serve all uses of devices by their names, the cheapest first.
+    ///
+    /// # Errors
+    ///
+    /// When a device is not there or cannot be asked, and when none serves all: with the explanation, and what
+    /// devices refused.
+    pub fn sets_for(
+        &self,
+        devices: &[Box<dyn Device>],
+        usage: &Usage,
+    ) -> Result<Vec<CapabilitySet>> {
+        let users = users(devices, usage.uses.iter())?;
+        let (mut offers, mut refusals) = (Vec::new(), Vec::new());
+        for (device, wanted) in &users {
+            let (offer, refused) = self.offer_for(*device, usage, wanted, devices)?;
+            offers.push(offer);
+            refusals.extend(refused);
+        }
+        let mut sets = plan(&offers).map_err(|why| {
+            let refusals = refusals.iter().map(|refusal| format!("{refusal}\n"));
+            Error::unsupported(refusals.fold(why.to_string(), |text, refusal| text + &refusal))
+        })?;
+        let cost = |set: &CapabilitySet| {
+            users.iter().map(|(device, _)| device.cost(set)).fold(0, u64::saturating_add)
+        };
+        sets.sets.sort_by_key(cost);
+        Ok(sets.sets)
+    }
+
+    /// Makes memory for uses of devices by their names: as the cheapest set that is `wanted` and has a layout.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::sets_for`], and when no memory can be made: with what came of each set.
+    pub fn serve(
+        &self,
+        devices: &[Box<dyn Device>],
+        usage: &Usage,
+        wanted: impl Fn(&CapabilitySet) -> bool,
+    ) -> Result<Made> {
+        let sets = self.sets_for(devices, usage)?;
+        let (sets, others): (Vec<CapabilitySet>, Vec<CapabilitySet>) =
+            sets.into_iter().partition(wanted);
+        let mut reasons = Vec::new();
+        for set in sets {
+            let layout = layout_of(&usage.image, &set);
+            let layout = layout.map_err(|why| Error::unsupported(why.to_string()));
+            let usage = usage.clone();
+            let made = layout.and_then(|layout| {
+                self.make(devices, &Description { usage, set, layout, metadata: Vec::new() })
+            });
+            match made {
+                Ok(made) => return Ok(made),
+                Err(error) => reasons.push(error.to_string()),
+            }
+        }
+        if reasons.is_empty() {
+            // Each use has the capabilities of a set that serves all of them.
+            let mut serve: Vec<String> =
+                others.iter().map(|set| words(&set.capabilities)).collect();
+            serve.sort_unstable();
+            serve.dedup();
+            let serve = serve.join(", ");
+            reasons.push(format!(
+                "none of the wanted modifiers serves all uses, but these do: {serve}"
+            ));
+        }
+        Err(Error::unsupported(reasons.join("; ")))
+    }
+
+    fn try_allocator(
+        &self,
+        allocator: &dyn Device,
+        users: &[(&dyn Device, &Use)],
+        is_tried: impl Fn(Constraint) -> bool,
+        description: &Description,
+    ) -> Result<(Buffer, Vec<Proof>)> {
+        let untouchable = |(user, wanted): &(&dyn Device, &Use)| {
+            self.foreign.untouchable(allocator.info(), user.info(), wanted.operation)
+        };
+        if let Some(error) = users.iter().find_map(untouchable) {
+            return Err(error);
+        }
+        let buffer = made_to_try(allocator, description, is_tried)?;
+        let keeps = buffer.description().layout.keeps(&description.set);
+        keeps.map_err(|what| Error::new(ErrorKind::Mismatch, what))?;
+        // Where nobody asked, a device that chooses layouts chooses files as well.
+        let asked = description.set.constraint(ConstraintName::FILES);
+        let files = buffer.pieces().len() as u64;
+        if let Some(asked) = asked.filter(|asked| *asked != files) {
+            let what = format!("memory in {files} files, and {asked} are asked for");
+            return Err(Error::new(ErrorKind::Mismatch, what));
+        }
+        let mut proofs = Vec::new();
+        for (user, wanted) in users {
+            // Who only makes memory, such as a heap, takes what it made itself.
+            if user.info().imports {
+                let shown = user.import(&buffer)?.shown();
+                proofs.extend(shown.map(|by| Proof { of: (*wanted).clone(), by }));
+            } else if user.info().name != allocator.info().name {
+                let what = format!("{} cannot import memory", user.info().name);
+                return Err(Error::new(ErrorKind::Unsupported, what));
+            }
+        }
+        Ok((buffer, proofs))
+    }
+
+    /// Scattered memory to try devices with. That it cannot be made says nothing of them.
+    fn scatter(&self, description: &Description) -> Option<Buffer> {
+        (self.foreign.scatter)(description).unwrap_or_else(|error| {
+            let mut untried = self.untried.lock().unwrap_or_else(PoisonError::into_inner);
+            untried.get_or_insert_with(|| error.to_string());
+            None
+        })
+    }
+
+    fn answers(&self) -> std::sync::MutexGuard<'_, Answers> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn merged(
+    device: &dyn Device,
+    constraints: &[Constraint],
+    needs: &[Constraint],
+) -> Result<Vec<Constraint>> {
+    let refused = |conflict| Error::unsupported(format!("{}: {conflict}", device.info().name));
+    constraint::merge(constraints, needs).map_err(refused)
+}
+
+/// Why no device was asked for memory.
+fn nobody(description: &Description, devices: &[Box<dyn Device>]) -> String {
+    let maker = description.set.constraints.iter().find(|it| it.name == ConstraintName::MADE_BY);
+    let may = |info: &&DeviceInfo| {
+        info.allocates && maker.is_none_or(|maker| info.owner() == Some(maker.value))
+    };
+    let able: Vec<&DeviceInfo> = devices.iter().map(|device| device.info()).filter(may).collect();
+    match (able.as_slice(), maker) {
+        ([], None) => "no device makes memory".to_owned(),
+        ([], Some(maker)) => format!("no device makes memory that is {maker}"),
+        // All others were asked.
+        (able, _) => {
+            let names: Vec<&str> = able.iter().map(|info| info.name.as_str()).collect();
+            let layout = Capability::modifier(description.layout.modifier);
+            format!("no device lays pixels out with {layout}: not {}", names.join(", "))
+        }
+    }
+}
+
+/// The devices that are to use the memory, and what for.
+fn users<'d, 'u>(
+    devices: &'d [Box<dyn Device>],
+    uses: impl Iterator<Item = &'u Use>,
+) -> Result<Vec<(&'d dyn Device, &'u Use)>> {
+    let user = |wanted: &'u Use| {
+        let found = devices.iter().find(|device| device.info().name == wanted.device);
+        let missing = || Error::invalid(format!("there is no device {}", wanted.device));
+        Ok((found.ok_or_else(missing)?.as_ref(), wanted))
+    };
+    uses.map(user).collect()
+}
+
+/// Capabilities in a line.
+fn words(capabilities: &[Capability]) -> String {
+    let words: Vec<String> = capabilities.iter().map(Capability::to_string).collect();
+    words.join(" + ")
+}
+
+/// What a device is asked: its use in a description, and one without details where it has none there.
+fn use_of(info: &DeviceInfo, operation: Operation, usage: &Usage) -> Use {
+    let is_asked = |of: &&Use| of.device == info.name && of.operation == operation;
+    let asked = usage.uses.iter().find(is_asked).cloned();
+    asked.unwrap_or_else(|| Use::new(info.name.clone(), operation))
+}
+
+#[cfg(test)]
+mod tests;
