@@ -4,8 +4,8 @@ use std::os::fd::AsRawFd;
 
 use nvabi_devmem::constraint::placement;
 use nvabi_devmem::{
-    Buffer, Constraint, ConstraintName, Description, Operation, Prober, Usage, Use, derive_all,
-    solve,
+    Buffer, CapabilitySet, Constraint, ConstraintName, Description, Operation, Prober, Usage, Use,
+    derive_all, solve,
 };
 
 use super::capture::capture;
@@ -25,7 +25,10 @@ fn a_camera_that_takes_no_scattered_memory_is_found_out() {
         let said = camera.sets(&image, Operation::Capture).unwrap();
         assert!(said.iter().all(|set| !set.constraints.contains(&CONTIGUOUS)));
         let found = prober.sets(camera, &image, Operation::Capture, &all).unwrap();
-        found.iter().all(|set| set.constraints.contains(&CONTIGUOUS))
+        // Its own is in one piece, whoever knows it.
+        let own = |set: &CapabilitySet| set.constraint(ConstraintName::MADE_BY).is_some();
+        assert!(!own(&found[0]), "memory of others comes first");
+        found.iter().all(|set| set.constraints.contains(&CONTIGUOUS) || own(set))
     };
     assert!(has(&*whole), "the camera takes memory in one piece alone");
     assert!(!has(&*any), "the camera takes any memory");

@@ -8,6 +8,7 @@ use crate::buffer::Description;
 use crate::constraint::{Constraint, ConstraintName};
 use crate::detail::Detail;
 use crate::driver::{Device, DeviceInfo};
+use crate::layout::Layout;
 use crate::usage::{Fourcc, Image, Operation, Use};
 
 use super::Refusal;
@@ -77,25 +78,35 @@ fn size_of(description: &Description) -> [u32; 3] {
     [step, power(width), power(height)]
 }
 
-/// What a device was found to need; `None` where it takes no memory that was tried.
+/// The ways in which a device takes memory, each with what it needs then, the freest first: none where it takes no
+/// memory that was tried.
 #[derive(Debug, Clone)]
 pub(super) struct Answer {
-    pub(super) needs: Option<Vec<Constraint>>,
+    pub(super) ways: Vec<Vec<Constraint>>,
     pub(super) refusals: Vec<Refusal>,
-}
-
-impl Answer {
-    /// Nothing could be tried: a device is believed what it says.
-    pub(super) fn unknown() -> Self {
-        Self { needs: Some(Vec::new()), refusals: Vec::new() }
-    }
 }
 
 #[derive(Debug)]
 pub(super) struct Answers {
     capacity: usize,
-    /// Each with the image that was tried.
-    newest_first: Vec<(Question, Image, Answer)>,
+    newest_first: Vec<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    question: Question,
+    /// What was tried.
+    image: Image,
+    layout: Layout,
+    answer: Answer,
+}
+
+impl Known {
+    fn is_of(&self, question: &Question, description: &Description) -> bool {
+        self.question == *question
+            && self.image == description.usage.image
+            && self.layout == description.layout
+    }
 }
 
 impl Answers {
@@ -103,20 +114,30 @@ impl Answers {
         Self { capacity, newest_first: Vec::new() }
     }
 
-    /// That a device takes nothing is known of the very image alone: another of its kind may be within a limit.
-    pub(super) fn recall(&mut self, question: &Question, image: &Image) -> Option<Answer> {
+    /// That a device takes nothing is known of the very image and its rows alone: another of its kind may be within a
+    /// limit.
+    pub(super) fn recall(
+        &mut self,
+        question: &Question,
+        description: &Description,
+    ) -> Option<Answer> {
         let known = || self.newest_first.iter();
-        let very = known().position(|(known, of, _)| known == question && of == image);
-        let like =
-            || known().position(|(known, _, answer)| known == question && answer.needs.is_some());
-        let at = very.or_else(like)?;
+        let very = known().position(|known| known.is_of(question, description));
+        let is_like = |known: &Known| known.question == *question && !known.answer.ways.is_empty();
+        let at = very.or_else(|| known().position(is_like))?;
         self.newest_first[..=at].rotate_right(1);
-        self.newest_first.first().map(|(_, _, answer)| answer.clone())
+        self.newest_first.first().map(|known| known.answer.clone())
     }
 
-    pub(super) fn remember(&mut self, question: Question, image: Image, answer: Answer) {
-        self.newest_first.retain(|(known, of, _)| *known != question || *of != image);
-        self.newest_first.insert(0, (question, image, answer));
+    pub(super) fn remember(
+        &mut self,
+        question: Question,
+        description: &Description,
+        answer: Answer,
+    ) {
+        self.newest_first.retain(|known| !known.is_of(&question, description));
+        let (image, layout) = (description.usage.image, description.layout.clone());
+        self.newest_first.insert(0, Known { question, image, layout, answer });
         self.newest_first.truncate(self.capacity);
     }
 }

@@ -156,12 +156,13 @@ impl Prober {
         self
     }
 
-    /// What a device needs for this besides what it says: whether the memory must be in one piece, or its own.
+    /// What a device needs for this besides what it says: whether the memory must be in one piece, or its own. Of
+    /// several ways it is the freest.
     ///
     /// It is asked once for each operation, format, modifier, kind of size, what the memory keeps to (but for whose it
     /// is) and the names of those that make memory: afterwards the answer is remembered, until its file in `/dev` is
-    /// made anew; that it takes nothing, for the very size alone. A device that refuses rows is tried with rows further
-    /// apart. Where nothing makes memory to try, nothing is found out: [`Self::untried`].
+    /// made anew; that it takes nothing, for the very size and rows alone. A device that refuses rows is tried with
+    /// rows further apart. Where nothing makes memory to try, nothing is found out: [`Self::untried`].
     ///
     /// # Errors
     ///
@@ -175,58 +176,66 @@ impl Prober {
         devices: &[Box<dyn Device>],
     ) -> Result<Vec<Constraint>> {
         let of = use_of(device.info(), operation, &description.usage);
-        self.needs_of(device, &of, description, devices)
+        let ways = self.ways(device, &of, description, devices)?;
+        Ok(ways.into_iter().next().unwrap_or_default())
     }
 
-    fn needs_of(
+    /// The ways in which a device takes memory, each with what it needs then: the freest first, and one at least.
+    fn ways(
         &self,
         device: &dyn Device,
         of: &Use,
         description: &Description,
         devices: &[Box<dyn Device>],
-    ) -> Result<Vec<Constraint>> {
+    ) -> Result<Vec<Vec<Constraint>>> {
         let answer = self.answer(device, of, description, devices);
-        let answer = answer.map_err(|(error, _)| error)?;
-        answer.needs.ok_or_else(|| {
-            let reasons: Vec<String> = answer.refusals.iter().map(Refusal::to_string).collect();
-            Error::unsupported(reasons.join("; "))
-        })
+        let Answer { ways, refusals } = answer.map_err(|(error, _)| error)?;
+        if ways.is_empty() {
+            let reasons: Vec<String> = refusals.iter().map(Refusal::to_string).collect();
+            return Err(Error::unsupported(reasons.join("; ")));
+        }
+        Ok(ways)
     }
 
-    /// The constraints of all, with what a device needs besides, and that. Where it takes nobody's memory that keeps to
-    /// what others ask, such as a heap's near a GPU, it is asked without which heap it is, then without all that is
-    /// asked of memory: who makes memory for all keeps to all. A device that asks for its own already is not.
-    fn with_needs(
+    /// The same among what others ask. Where it takes nobody's memory that keeps to that, such as a heap's near a GPU,
+    /// it is asked without which heap it is, then without all that is asked of memory: who makes memory for all keeps to
+    /// all. A device that asks for its own already is not. Ways that leave open who makes the memory come first.
+    fn ways_among(
         &self,
         device: &dyn Device,
         of: &Use,
         description: &Description,
         devices: &[Box<dyn Device>],
-    ) -> Result<(Vec<Constraint>, Vec<Constraint>)> {
-        let merged_with = |asked: &Description| {
-            let needs = self.needs_of(device, of, asked, devices)?;
-            Ok::<_, Error>((merged(device, &description.set.constraints, &needs)?, needs))
-        };
+    ) -> Result<Vec<Vec<Constraint>>> {
         let asked = &description.set.constraints;
-        let is_free = |found: &Result<(_, Vec<Constraint>)>| {
-            let adds_no_maker = |need: &Constraint| is_tried_with(need) || asked.contains(need);
-            found.as_ref().is_ok_and(|(_, needs)| needs.iter().all(adds_no_maker))
-        };
-        let mut found = merged_with(description);
-        let mut free = description.clone();
+        let adds_no_maker = |need: &Constraint| is_tried_with(need) || asked.contains(need);
+        let is_free = |way: &Vec<Constraint>| way.iter().all(adds_no_maker);
+        let mut found = self.ways(device, of, description, devices);
+        let mut freer = description.clone();
         for is_lifted in [memory::is_of_heap, memory::is_of_memory] {
-            if is_free(&found) {
+            if found.as_ref().is_ok_and(|ways| ways.iter().any(is_free)) {
                 break;
             }
-            let before = free.set.constraints.len();
-            free.set.constraints.retain(|asked| !is_lifted(asked.name));
-            if free.set.constraints.len() == before {
+            let before = freer.set.constraints.len();
+            freer.set.constraints.retain(|asked| !is_lifted(asked.name));
+            if freer.set.constraints.len() == before {
                 continue;
             }
-            let freer = merged_with(&free);
-            found = if is_free(&freer) { freer } else { found.or(freer) };
+            found = match (found, self.ways(device, of, &freer, devices)) {
+                (Ok(mut ways), Ok(more)) => {
+                    for way in more {
+                        if !ways.contains(&way) {
+                            ways.push(way);
+                        }
+                    }
+                    Ok(ways)
+                }
+                (found, freer) => found.or(freer),
+            };
         }
-        found
+        let mut ways = found?;
+        ways.sort_by_key(|way| !is_free(way));
+        Ok(ways)
     }
 
     /// Fails where what a device said may pass; with all that it said.
@@ -238,33 +247,35 @@ impl Prober {
         devices: &[Box<dyn Device>],
     ) -> std::result::Result<Answer, (Error, Vec<Refusal>)> {
         let question = Question::new(device.info(), of, description, devices);
-        let image = description.usage.image;
-        if let Some(known) = self.answers().recall(&question, &image) {
+        if let Some(known) = self.answers().recall(&question, description) {
             return Ok(known);
         }
         // What else the device is to do is another question.
-        let mut description = description.clone();
-        description.usage.uses = vec![of.clone()];
-        description.set.constraints.retain(is_tried_with);
-        let (of, description) = (of.clone(), &description);
+        let mut asked = description.clone();
+        asked.usage.uses = vec![of.clone()];
+        asked.set.constraints.retain(is_tried_with);
+        let (of, refusals) = (of.clone(), Vec::new());
         let mut trial =
-            Trial { of, device, description, refusals: Vec::new(), passing: None, lacking: None };
+            Trial { of, device, description: &asked, refusals, passing: None, lacking: None };
         let found = trial.run(self, devices);
         let passing = trial.passing.take().or(trial.lacking.take());
         let refusals = trial.refusals;
-        let needs = match (found, passing) {
+        let ways = match (found, passing) {
             // What it takes instead is right now, and may be too strict at another time: it is not remembered.
-            (Found::Needs(needs), Some(_)) => return Ok(Answer { needs: Some(needs), refusals }),
+            (Found::Ways(ways), Some(_)) if !ways.is_empty() => {
+                return Ok(Answer { ways, refusals });
+            }
             (_, Some(passing)) => return Err((passing, refusals)),
-            (Found::Needs(needs), None) => Some(needs),
-            (Found::TakesNothing, None) => None,
-            (Found::Unknown, None) => return Ok(Answer::unknown()),
+            (Found::Unproved(needs), None) => {
+                return Ok(Answer { ways: vec![needs], refusals: Vec::new() });
+            }
+            (Found::Ways(ways), None) => ways,
         };
-        let answer = Answer { needs, refusals };
+        let answer = Answer { ways, refusals };
         let mut known = answer.clone();
         // Who had no memory left may have some then.
         known.refusals.retain(|refusal| !refusal.passing);
-        self.answers().remember(question, image, known);
+        self.answers().remember(question, description, known);
         Ok(answer)
     }
 
@@ -315,27 +326,30 @@ impl Prober {
         let of = Use { device: device.info().name.clone(), ..wanted.clone() };
         let image = &usage.image;
         let (mut sets, mut refusals) = (Vec::new(), Vec::new());
-        for mut set in device.sets_for(usage, &of)? {
+        for set in device.sets_for(usage, &of)? {
             // Where nothing is known of the layout, there is nothing to try.
             let layout = solve(image, &set).ok().filter(|_| device.info().imports);
-            if let Some(layout) = layout {
-                let usage = Usage { uses: vec![of.clone()], ..usage.clone() };
-                let description =
-                    Description { usage, set: set.clone(), layout, metadata: Vec::new() };
-                let found = self.answer(device, &of, &description, devices);
-                let answer = found.unwrap_or_else(|(_, refusals)| Answer { needs: None, refusals });
-                refusals.extend(answer.refusals);
-                let Some(needs) = answer.needs else { continue };
-                match merged(device, &set.constraints, &needs) {
-                    Ok(constraints) => set.constraints = constraints,
+            let Some(layout) = layout else {
+                sets.push(set);
+                continue;
+            };
+            let usage = Usage { uses: vec![of.clone()], ..usage.clone() };
+            let description = Description { usage, set, layout, metadata: Vec::new() };
+            let found = self.answer(device, &of, &description, devices);
+            let Answer { ways, refusals: told } =
+                found.unwrap_or_else(|(_, refusals)| Answer { ways: Vec::new(), refusals });
+            refusals.extend(told);
+            for way in ways {
+                match merged(device, &description.set.constraints, &way) {
+                    Ok(constraints) => {
+                        sets.push(CapabilitySet { constraints, ..description.set.clone() })
+                    }
                     // What it takes is not what it offers.
                     Err(error) => {
                         refusals.push(Refusal::new(&of, &description.layout, Tried::Own, &error));
-                        continue;
                     }
                 }
             }
-            sets.push(set);
         }
         refusals.dedup();
         Ok((Offer { of, sets }, refusals))
@@ -387,33 +401,63 @@ impl Prober {
         let all_try = !users.is_empty()
             && users.len() == asked.uses.len()
             && users.iter().all(|(user, _)| user.info().imports);
-        let is_mapped = users.iter().any(|(_, of)| of.operation.is_cpu());
-        let mut needed = Vec::new();
+        let of = Party { devices, asked, users: &users, all_try };
         // Devices know which uses are theirs by their names.
-        let mut description = Description {
-            usage: Usage { uses: uses.clone(), ..asked.clone() },
-            ..description.clone()
+        let usage = Usage { uses: uses.clone(), ..asked.clone() };
+        self.make_for(&of, &users, Description { usage, ..description.clone() }, &[])
+    }
+
+    /// Asks one user after the other what it needs, and tries each way until memory is made; `needed` is what those
+    /// before need besides what they say.
+    fn make_for(
+        &self,
+        of: &Party<'_>,
+        left: &[(&dyn Device, &Use)],
+        description: Description,
+        needed: &[Constraint],
+    ) -> Result<Made> {
+        let Some(((device, wanted), left)) = left.split_first() else {
+            return self.make_as(of, &description, needed);
         };
-        for (device, of) in &users {
-            // Memory whose layout is open cannot be made to try.
-            if device.info().imports && !description.layout.is_open() {
-                let (merged, needs) = self.with_needs(*device, of, &description, devices)?;
-                description.set.constraints = merged;
-                // Rows further apart.
-                if !needs.is_empty() && description.layout.keeps(&description.set).is_err() {
-                    let layout = solve(&description.usage.image, &description.set);
-                    description.layout =
-                        layout.map_err(|why| Error::unsupported(why.to_string()))?;
-                }
-                needed.extend(needs);
+        // Memory whose layout is open cannot be made to try.
+        if !device.info().imports || description.layout.is_open() {
+            return self.make_for(of, left, description, needed);
+        }
+        let ways = self.ways_among(*device, wanted, &description, of.devices)?;
+        let mut failed = Vec::new();
+        for way in &ways {
+            let made = with_needs(*device, &description, way).and_then(|description| {
+                self.make_for(of, left, description, &[needed, way].concat())
+            });
+            match made {
+                Ok(made) => return Ok(made),
+                Err(error) => failed.push(error),
             }
         }
+        if ways.len() == 1 {
+            return Err(failed.remove(0));
+        }
+        let each = ways.iter().zip(failed).map(|(way, error)| match &way[..] {
+            [] => error.to_string(),
+            way => format!("where {wanted} needs {}: {error}", listed(way)),
+        });
+        Err(Error::unsupported(each.collect::<Vec<_>>().join("; ")))
+    }
+
+    /// Makes memory as it is described now, by the cheapest that makes what all take.
+    fn make_as(
+        &self,
+        of: &Party<'_>,
+        description: &Description,
+        needed: &[Constraint],
+    ) -> Result<Made> {
+        let is_mapped = of.users.iter().any(|(_, of)| of.operation.is_cpu());
         let mut refusals: Vec<(Vec<String>, String)> = Vec::new();
-        let mut makers: Vec<&dyn Device> = allocators(&description, devices).collect();
+        let mut makers: Vec<&dyn Device> = allocators(description, of.devices).collect();
         // Stable: others stay in the order of their costs. One that sets itself up to make memory, as a camera does, and
         // is to take no part is asked last.
         let place = |name: &String| self.preferred.iter().position(|known| known == name);
-        let is_user = |name: &String| uses.iter().any(|of| of.device == *name);
+        let is_user = |name: &String| of.users.iter().any(|(_, of)| of.device == *name);
         makers.sort_by_key(|device| {
             let name = &device.info().name;
             let is_stranger = makes_as_it_sees_fit(*device) && !is_user(name);
@@ -421,14 +465,14 @@ impl Prober {
         });
         for allocator in makers {
             let by = allocator.info().name.clone();
-            let tried = |asked| all_try && memory::is_tried(asked, &needed, is_mapped);
-            match self.try_allocator(allocator, &users, tried, &description) {
+            let tried = |asked| of.all_try && memory::is_tried(asked, needed, is_mapped);
+            match self.try_allocator(allocator, of.users, tried, description) {
                 Ok((buffer, proofs)) => {
                     let set = buffer.description().set.clone();
-                    let buffer = buffer.said(asked.clone(), set);
+                    let buffer = buffer.said(of.asked.clone(), set);
                     let request = match description.files() {
-                        1 => allocator.request(&description),
-                        _ => allocator.request_files(&description),
+                        1 => allocator.request(description),
+                        _ => allocator.request_files(description),
                     };
                     return Ok(Made { buffer, by, request, proofs });
                 }
@@ -442,7 +486,7 @@ impl Prober {
             }
         }
         let what = if refusals.is_empty() {
-            nobody(&description, devices)
+            nobody(description, of.devices)
         } else {
             let each = refusals.iter().map(|(names, why)| format!("{}: {why}", names.join(", ")));
             format!("no memory serves all: {}", each.collect::<Vec<_>>().join("; "))
@@ -569,6 +613,37 @@ impl Prober {
     fn answers(&self) -> std::sync::MutexGuard<'_, Answers> {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Who is to have memory made, and of whom.
+struct Party<'a> {
+    devices: &'a [Box<dyn Device>],
+    /// All that it is for, also elsewhere.
+    asked: &'a Usage,
+    users: &'a [(&'a dyn Device, &'a Use)],
+    /// Whether all of them try it.
+    all_try: bool,
+}
+
+/// The description with what a device needs; its rows are further apart where that asks for it.
+fn with_needs(
+    device: &dyn Device,
+    description: &Description,
+    needs: &[Constraint],
+) -> Result<Description> {
+    let mut description = description.clone();
+    description.set.constraints = merged(device, &description.set.constraints, needs)?;
+    if !needs.is_empty() && description.layout.keeps(&description.set).is_err() {
+        let layout = solve(&description.usage.image, &description.set);
+        description.layout = layout.map_err(|why| Error::unsupported(why.to_string()))?;
+    }
+    Ok(description)
+}
+
+/// Constraints in a line.
+fn listed(constraints: &[Constraint]) -> String {
+    let words: Vec<String> = constraints.iter().map(Constraint::to_string).collect();
+    words.join(" and ")
 }
 
 fn merged(

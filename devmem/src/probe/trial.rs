@@ -58,44 +58,64 @@ pub(super) const ONE_PIECE: Constraint = Constraint::new(ConstraintName::CONTIGU
 
 /// What came of a trial.
 pub(super) enum Found {
-    /// The device takes memory that keeps to these too.
-    Needs(Vec<Constraint>),
-    /// It takes none.
-    TakesNothing,
-    /// There was nothing to try.
-    Unknown,
+    /// The ways in which the device takes memory, each with what it needs then, the freest first; it may be none.
+    Ways(Vec<Vec<Constraint>>),
+    /// Nothing of others was there to try: it is believed what it says, with what its own showed besides.
+    Unproved(Vec<Constraint>),
+}
+
+/// What came of one kind of memory.
+enum Taken {
+    /// It is taken, and must keep to these.
+    With(Vec<Constraint>),
+    Not,
+    /// There was none to try.
+    Untried,
 }
 
 impl Trial<'_> {
     pub(super) fn run(&mut self, prober: &Prober, devices: &[Box<dyn Device>]) -> Found {
+        let foreign = self.in_pitches(|trial, description| {
+            let smaller = at_most(description, (prober.foreign.most)());
+            smaller.map_or(Taken::Untried, |smaller| trial.foreign(&smaller, prober, devices))
+        });
+        match foreign {
+            Taken::Untried => self.unproved(),
+            Taken::Not => Found::Ways(self.own(devices).into_iter().collect()),
+            Taken::With(needs) => {
+                // It takes memory of others all the same.
+                self.lacking = None;
+                let is_bound = needs.contains(&ONE_PIECE) && !self.has_one_piece();
+                let own = if is_bound { self.own(devices) } else { None };
+                Found::Ways([needs].into_iter().chain(own).collect())
+            }
+        }
+    }
+
+    /// Tries rows further and further apart, until the device takes them. What it said to the first is enough, but for
+    /// what may pass.
+    fn in_pitches(&mut self, mut is_taken: impl FnMut(&mut Self, &Description) -> Taken) -> Taken {
         let mut tried = false;
+        let was_passing = self.passing.is_some();
         for (coarser, description) in pitches(self.description) {
-            let smaller = at_most(&description, (prober.foreign.most)());
             let told = self.refusals.len();
-            let found = smaller.map(|smaller| self.foreign(&smaller, prober, devices));
-            match found.unwrap_or(Found::Unknown) {
-                Found::Needs(mut needs) => {
+            match is_taken(self, &description) {
+                Taken::With(mut needs) => {
                     needs.extend(coarser);
-                    // It takes memory of others all the same.
-                    self.lacking = None;
-                    return Found::Needs(needs);
+                    return Taken::With(needs);
                 }
-                // What it said to the first is enough, but for what may pass.
-                Found::TakesNothing if tried => {
+                Taken::Not if tried => {
                     let later = self.refusals.split_off(told);
                     self.refusals.extend(later.into_iter().filter(|refusal| refusal.passing));
                 }
-                Found::TakesNothing => tried = true,
-                Found::Unknown => break,
+                Taken::Not => tried = true,
+                Taken::Untried => break,
             }
-            if self.passing.is_some() {
+            if self.passing.is_some() && !was_passing {
                 break;
             }
         }
-        if !tried {
-            return self.own_or_unknown();
-        }
-        self.own(devices).map_or(Found::TakesNothing, |maker| Found::Needs(vec![maker]))
+        if tried { Taken::Not } else { Taken::Untried }
     }
 
     /// Memory of others, scattered and in one piece.
@@ -104,30 +124,30 @@ impl Trial<'_> {
         description: &Description,
         prober: &Prober,
         devices: &[Box<dyn Device>],
-    ) -> Found {
+    ) -> Taken {
         let scattered = match description.files() {
             1 => Ok(prober.scatter(description)),
             _ => description.made_by_planes(|one| Ok(prober.scatter(one))),
         };
         let scattered = match scattered {
             Ok(Some(scattered)) => scattered,
-            Ok(None) => return Found::Unknown,
+            Ok(None) => return Taken::Untried,
             // Files that its planes do not go into.
             Err(error) => {
                 self.refused(Tried::Scattered, &description.layout, error);
-                return Found::TakesNothing;
+                return Taken::Not;
             }
         };
         if self.takes(Tried::Scattered, &scattered) {
-            return Found::Needs(Vec::new());
+            return Taken::With(Vec::new());
         }
         let told = self.refusals.len();
         if self.takes_one_piece(&asking_for(description, ONE_PIECE), prober, devices) {
             // It does take such memory, whoever's it refused.
             self.refusals.truncate(told);
-            return Found::Needs(vec![ONE_PIECE]);
+            return Taken::With(vec![ONE_PIECE]);
         }
-        Found::TakesNothing
+        Taken::Not
     }
 
     /// Whether it takes memory in one piece, of which that is known: other memory proves nothing, nor does its own. That
@@ -169,57 +189,74 @@ impl Trial<'_> {
         false
     }
 
+    /// Whether what it makes itself is in one piece, and so no way of its own.
+    fn has_one_piece(&self) -> bool {
+        let memory = self.device.memory();
+        memory.is_some_and(|memory| memory.contiguous >= self.description.layout.size)
+    }
+
     /// Where no memory of others can be made, a device is believed what it says, unless it refuses its own.
-    fn own_or_unknown(&mut self) -> Found {
-        let Some(owner) = self.owner() else { return Found::Unknown };
-        match self.made_by(self.device, owner) {
-            Some(Ok(own)) if !self.takes(Tried::Own, &own) => Found::TakesNothing,
-            _ => Found::Unknown,
+    fn unproved(&mut self) -> Found {
+        match self.own_of(Tried::Own, self.device) {
+            Taken::Not => Found::Ways(Vec::new()),
+            Taken::With(mut needs) => {
+                needs.retain(|need| need.name != ConstraintName::MADE_BY);
+                Found::Unproved(needs)
+            }
+            Taken::Untried => {
+                // That it makes none now says nothing.
+                self.passing = None;
+                Found::Unproved(Vec::new())
+            }
         }
     }
 
-    /// The constraint to have memory of the device, or of another node of the same GPU.
-    fn owner(&self) -> Option<Constraint> {
-        self.device.info().owner().map(|owner| Constraint::new(ConstraintName::MADE_BY, owner))
-    }
-
-    /// Memory of this maker, where it makes some: what it is like, the trial tells.
-    fn made_by(&self, maker: &dyn Device, owner: Constraint) -> Option<Result<Buffer>> {
-        let asked = asking_for(self.description, owner);
-        let tried = |asked: Constraint| memory::is_of_memory(asked.name);
-        maker.info().allocates.then(|| made_to_try(maker, &asked, tried))
-    }
-
-    /// Its own memory, or that of another node of its GPU, where one of them makes some and it takes it; the constraint
-    /// is to have that.
-    fn own(&mut self, devices: &[Box<dyn Device>]) -> Option<Constraint> {
-        let owner = self.owner()?;
+    /// Its own memory, or that of another node of its GPU, where one of them makes some and it takes it: with what it
+    /// needs then.
+    fn own(&mut self, devices: &[Box<dyn Device>]) -> Option<Vec<Constraint>> {
         let device = self.device;
+        let owner = device.info().owner()?;
         let beside = devices.iter().map(|other| &**other).filter(|other| {
             let info = other.info();
-            info.name != device.info().name && info.owner() == Some(owner.value)
+            info.name != device.info().name && info.owner() == Some(owner)
         });
         let makers =
             std::iter::once((Tried::Own, device)).chain(beside.map(|it| (Tried::Sibling, it)));
         for (tried, maker) in makers {
-            let taken = match self.made_by(maker, owner) {
-                Some(Ok(memory)) => self.takes(tried, &memory),
-                Some(Err(error)) if tried == Tried::Own => {
-                    self.refused(tried, &self.description.layout, error);
-                    false
-                }
-                // That another makes none says nothing of this one, unless it may at another time.
-                Some(Err(error)) if error.is_passing() => {
-                    self.lacks(tried, &self.description.layout, error);
-                    false
-                }
-                _ => false,
-            };
-            if taken {
-                return Some(owner);
+            if let Taken::With(needs) = self.own_of(tried, maker) {
+                return Some(needs);
             }
         }
         None
+    }
+
+    /// The same of one that makes it.
+    fn own_of(&mut self, tried: Tried, maker: &dyn Device) -> Taken {
+        let owner = self.device.info().owner().filter(|_| maker.info().allocates);
+        let Some(owner) = owner.map(|owner| Constraint::new(ConstraintName::MADE_BY, owner)) else {
+            return Taken::Untried;
+        };
+        // What it is like, the trial tells.
+        let is_tried = |asked: Constraint| memory::is_of_memory(asked.name);
+        self.in_pitches(|trial, description| {
+            match made_to_try(maker, &asking_for(description, owner), is_tried) {
+                Ok(memory) if trial.takes(tried, &memory) => Taken::With(vec![owner]),
+                Ok(_) => Taken::Not,
+                Err(error) => {
+                    trial.not_made(tried, &description.layout, error);
+                    Taken::Untried
+                }
+            }
+        })
+    }
+
+    /// That another makes none says nothing of this device, unless it may at another time.
+    fn not_made(&mut self, tried: Tried, layout: &Layout, error: Error) {
+        match tried {
+            Tried::Own => self.refused(tried, layout, error),
+            _ if error.is_passing() => self.lacks(tried, layout, error),
+            _ => {}
+        }
     }
 
     fn takes(&mut self, tried: Tried, memory: &Buffer) -> bool {
