@@ -74,6 +74,12 @@ impl DeviceInfo {
     pub fn owner(&self) -> Option<u64> {
         drivers::gpu(self).or_else(|| self.number())
     }
+
+    /// Whether the memory of both is the same device's: they are one, or nodes of one GPU.
+    pub(crate) fn is_of(&self, device: &Self) -> bool {
+        let owner = self.owner();
+        self.name == device.name || (owner.is_some() && owner == device.owner())
+    }
 }
 
 /// One device that touches memory, or makes it.

@@ -107,11 +107,11 @@ pub(crate) fn is_of_heap(name: ConstraintName) -> bool {
 }
 
 /// Whether devices prove this of memory by taking it: that it is in one piece where one of them was found to need that
-/// (`needs`), and, where any heap and any caching will do, both where the CPU maps it. No import shows more.
-pub(crate) fn is_tried(asked: Constraint, needs: &[Constraint], is_mapped: bool) -> bool {
+/// (`is_whole`), and, where any heap and any caching will do, both where the CPU maps it. No import shows more.
+pub(crate) fn is_tried(asked: Constraint, is_whole: bool, is_mapped: bool) -> bool {
     let has = |all: u64| asked.value & all == all;
     match asked.name {
-        ConstraintName::CONTIGUOUS => needs.contains(&asked),
+        ConstraintName::CONTIGUOUS => is_whole,
         ConstraintName::PLACEMENT => is_mapped && has(placement::VISIBLE),
         ConstraintName::COHERENCY => is_mapped && has(coherency::ANY),
         _ => false,

@@ -24,7 +24,7 @@ const MOST_CHOICES: usize = 64;
 #[derive(Debug, Serialize)]
 pub(super) struct Plan {
     pub(super) usage: Usage,
-    /// The set that was chosen.
+    /// The set that was chosen, with what devices turned out to need where memory was made.
     pub(super) set: CapabilitySet,
     /// Where the pixels are; `None` where only the driver of the layout knows.
     pub(super) layout: Option<Layout>,
@@ -483,7 +483,9 @@ fn attempt(
         return Err(Failure::NoMemory(usage, reasons, refusals));
     };
     let no_layout = if layout.is_none() { reason(at) } else { String::new() };
-    let set = sets.remove(at);
+    let planned = sets.remove(at);
+    // What devices turned out to need is part of it.
+    let set = buffer.as_ref().map_or(planned, |made| made.description().set.clone());
     Ok((
         Plan { usage, set, layout, allocator, proofs, others: sets, complete, refusals, no_layout },
         buffer,

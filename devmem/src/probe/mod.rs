@@ -19,7 +19,7 @@ use super::layout::{Layout, layout_of, solve};
 use super::memory;
 use super::usage::{Image, Operation, Usage, Use};
 use answers::{Answer, Answers, Question, is_tried_with};
-use trial::{Foreign, Found, Trial, allocators, made_to_try, makes_as_it_sees_fit};
+use trial::{Foreign, Found, ONE_PIECE, Trial, allocators, made_to_try, makes_as_it_sees_fit};
 
 /// How many answers are remembered unless it is said.
 const CAPACITY: usize = 1024;
@@ -213,7 +213,11 @@ impl Prober {
         let mut found = self.ways(device, of, description, devices);
         let mut freer = description.clone();
         for is_lifted in [memory::is_of_heap, memory::is_of_memory] {
-            if found.as_ref().is_ok_and(|ways| ways.iter().any(is_free)) {
+            let is_enough = match &found {
+                Ok(ways) => ways.iter().any(is_free),
+                Err(error) => error.is_passing(),
+            };
+            if is_enough {
                 break;
             }
             let before = freer.set.constraints.len();
@@ -234,6 +238,10 @@ impl Prober {
             };
         }
         let mut ways = found?;
+        // One that asks for no more leaves all that the others do.
+        if let Some(at) = ways.iter().position(|way| way.iter().all(|need| asked.contains(need))) {
+            return Ok(vec![ways.swap_remove(at)]);
+        }
         ways.sort_by_key(|way| !is_free(way));
         Ok(ways)
     }
@@ -259,18 +267,14 @@ impl Prober {
             Trial { of, device, description: &asked, refusals, passing: None, lacking: None };
         let found = trial.run(self, devices);
         let passing = trial.passing.take().or(trial.lacking.take());
-        let refusals = trial.refusals;
-        let ways = match (found, passing) {
-            // What it takes instead is right now, and may be too strict at another time: it is not remembered.
-            (Found::Ways(ways), Some(_)) if !ways.is_empty() => {
-                return Ok(Answer { ways, refusals });
-            }
-            (_, Some(passing)) => return Err((passing, refusals)),
-            (Found::Unproved(needs), None) => {
-                return Ok(Answer { ways: vec![needs], refusals: Vec::new() });
-            }
-            (Found::Ways(ways), None) => ways,
-        };
+        let (Found { ways, is_proved }, refusals) = (found, trial.refusals);
+        match passing {
+            Some(passing) if ways.is_empty() => return Err((passing, refusals)),
+            // What it takes instead is right now, and may be too strict at another time; so may what nobody proved.
+            Some(_) => return Ok(Answer { ways, refusals }),
+            None if !is_proved => return Ok(Answer { ways, refusals }),
+            None => {}
+        }
         let answer = Answer { ways, refusals };
         let mut known = answer.clone();
         // Who had no memory left may have some then.
@@ -339,16 +343,19 @@ impl Prober {
             let Answer { ways, refusals: told } =
                 found.unwrap_or_else(|(_, refusals)| Answer { ways: Vec::new(), refusals });
             refusals.extend(told);
+            let before = sets.len();
+            let mut conflict = None;
             for way in ways {
                 match merged(device, &description.set.constraints, &way) {
                     Ok(constraints) => {
-                        sets.push(CapabilitySet { constraints, ..description.set.clone() })
+                        sets.push(CapabilitySet { constraints, ..description.set.clone() });
                     }
-                    // What it takes is not what it offers.
-                    Err(error) => {
-                        refusals.push(Refusal::new(&of, &description.layout, Tried::Own, &error));
-                    }
+                    Err(error) => conflict = Some(error),
                 }
+            }
+            // What it takes is not what it offers.
+            if let Some(error) = conflict.filter(|_| sets.len() == before) {
+                refusals.push(Refusal::new(&of, &description.layout, Tried::Own, &error));
             }
         }
         refusals.dedup();
@@ -407,39 +414,43 @@ impl Prober {
         self.make_for(&of, &users, Description { usage, ..description.clone() }, &[])
     }
 
-    /// Asks one user after the other what it needs, and tries each way until memory is made; `needed` is what those
-    /// before need besides what they say.
+    /// Asks one user after the other what it needs, and tries each way until memory is made. `whole` are those before
+    /// that were found to need memory in one piece.
     fn make_for(
         &self,
         of: &Party<'_>,
         left: &[(&dyn Device, &Use)],
         description: Description,
-        needed: &[Constraint],
+        whole: &[&DeviceInfo],
     ) -> Result<Made> {
         let Some(((device, wanted), left)) = left.split_first() else {
-            return self.make_as(of, &description, needed);
+            return self.make_as(of, &description, whole);
         };
         // Memory whose layout is open cannot be made to try.
         if !device.info().imports || description.layout.is_open() {
-            return self.make_for(of, left, description, needed);
+            return self.make_for(of, left, description, whole);
         }
         let ways = self.ways_among(*device, wanted, &description, of.devices)?;
         let mut failed = Vec::new();
         for way in &ways {
-            let made = with_needs(*device, &description, way).and_then(|description| {
-                self.make_for(of, left, description, &[needed, way].concat())
-            });
+            let mut whole = whole.to_vec();
+            whole.extend(way.contains(&ONE_PIECE).then(|| device.info()));
+            let made = with_needs(*device, &description, way)
+                .and_then(|description| self.make_for(of, left, description, &whole));
             match made {
                 Ok(made) => return Ok(made),
+                // The next way would find it as busy.
+                Err(error) if error.is_passing() => return Err(error),
                 Err(error) => failed.push(error),
             }
         }
-        if ways.len() == 1 {
+        let texts: Vec<String> = failed.iter().map(Error::to_string).collect();
+        if texts.iter().all(|text| Some(text) == texts.first()) {
             return Err(failed.remove(0));
         }
-        let each = ways.iter().zip(failed).map(|(way, error)| match &way[..] {
-            [] => error.to_string(),
-            way => format!("where {wanted} needs {}: {error}", listed(way)),
+        let each = ways.iter().zip(texts).map(|(way, text)| match &way[..] {
+            [] => text,
+            way => format!("where {wanted} needs {}: {text}", listed(way)),
         });
         Err(Error::unsupported(each.collect::<Vec<_>>().join("; ")))
     }
@@ -449,7 +460,7 @@ impl Prober {
         &self,
         of: &Party<'_>,
         description: &Description,
-        needed: &[Constraint],
+        whole: &[&DeviceInfo],
     ) -> Result<Made> {
         let is_mapped = of.users.iter().any(|(_, of)| of.operation.is_cpu());
         let mut refusals: Vec<(Vec<String>, String)> = Vec::new();
@@ -465,7 +476,9 @@ impl Prober {
         });
         for allocator in makers {
             let by = allocator.info().name.clone();
-            let tried = |asked| of.all_try && memory::is_tried(asked, needed, is_mapped);
+            // Of its own memory, a device proves nothing.
+            let is_whole = whole.iter().any(|user| !user.is_of(allocator.info()));
+            let tried = |asked| of.all_try && memory::is_tried(asked, is_whole, is_mapped);
             match self.try_allocator(allocator, of.users, tried, description) {
                 Ok((buffer, proofs)) => {
                     let set = buffer.description().set.clone();

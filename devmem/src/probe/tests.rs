@@ -1,3 +1,5 @@
+mod ways;
+
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
@@ -589,61 +591,6 @@ fn where_nothing_keeps_to_what_others_ask_a_device_is_asked_without_it() {
         let ways = prober(9).ways_among(&*camera, &of, &asked, &devices).unwrap();
         assert_eq!(ways[0], [ONE_PIECE]);
     }
-}
-
-/// A panel takes memory in one piece, or its own, which is in pages and near: what is freer is of no use where a GPU
-/// asks for what is near, for nobody makes such in one piece.
-#[test]
-fn where_nobody_makes_what_a_freer_way_needs_the_next_is_taken() {
-    let mut panel = display("panel", "/dev/null");
-    panel.memory.placement = constraint::placement::LOCAL;
-    panel.takes = |buffer| whole_alone(buffer).or_else(|_| own_alone(buffer));
-    let own = Constraint::new(ConstraintName::MADE_BY, panel.info.owner().unwrap());
-    let devices: Vec<Box<dyn Device>> = vec![fake("heap", any, u64::MAX), panel];
-    let mut asked = description(&["panel"]);
-    assert_eq!(prober(9).make(&devices, &asked).unwrap().by, "heap");
-    let (offer, _) =
-        prober(9).offer(&*devices[1], &asked.usage.image, Operation::Capture, &devices).unwrap();
-    let offered: Vec<&[Constraint]> = offer.sets.iter().map(|set| &set.constraints[..]).collect();
-    assert_eq!(offered, [&[ONE_PIECE][..], &[own]]);
-    let local = Constraint::new(ConstraintName::PLACEMENT, constraint::placement::LOCAL);
-    asked.set.constraints = vec![local];
-    let made = prober(9).make(&devices, &asked).unwrap();
-    assert_eq!(
-        (made.by.as_str(), &made.buffer.description().set.constraints[..]),
-        ("panel", &[local, own][..])
-    );
-    // Where no way leads to memory, what came of each is told.
-    asked.set.constraints.push(Constraint::new(ConstraintName::PAGE_SIZE, 1 << 16));
-    assert_eq!(
-        prober(9).make(&devices, &asked).unwrap_err().to_string(),
-        "where panel:capture needs contiguous 1: no memory serves all: \
-         heap: placement local asked for, placement system offered; \
-         panel: page-size 65536 asked for, page-size 4096 offered; \
-         where panel:capture needs made-by 1:3: no memory serves all: \
-         panel: page-size 65536 asked for, page-size 4096 offered"
-    );
-}
-
-/// As a display whose rows are multiples of 128 bytes, and which shows nobody else's memory.
-#[test]
-fn rows_of_its_own_memory_are_as_far_apart_as_a_device_takes_them() {
-    let takes = |buffer: &Buffer| own_alone(buffer).and_then(|()| steps::<128>(buffer));
-    let mut panel = display("gpu", "/dev/null");
-    panel.takes = takes;
-    let own = Constraint::new(ConstraintName::MADE_BY, panel.info.owner().unwrap());
-    // Of steps that come to the same, the strictest.
-    let steps = Constraint::new(ConstraintName::PITCH_ALIGNMENT, 256);
-    let devices: Vec<Box<dyn Device>> = vec![fake("heap", any, u64::MAX), panel];
-    let asked = of_width(1000, b"XR24");
-    let needs = |prober: Prober| prober.needs(&*devices[1], Operation::Capture, &asked, &devices);
-    assert_eq!(needs(prober(4)).unwrap(), [own, steps]);
-    let made = prober(4).make(&devices, &asked).unwrap();
-    assert_eq!(made.buffer.description().layout.planes[0].pitch, 4096);
-    // Where nobody else's memory can be had, it is believed that it takes it, in these rows.
-    let mut alone = prober(4);
-    alone.foreign.scatter = |_| Ok(None);
-    assert_eq!(needs(alone).unwrap(), [steps]);
 }
 
 /// One that is turned needs other memory than one that is not, in whatever order they are named.

@@ -56,12 +56,15 @@ pub(super) struct Trial<'t> {
 /// What is asked for where a device takes no scattered memory.
 pub(super) const ONE_PIECE: Constraint = Constraint::new(ConstraintName::CONTIGUOUS, 1);
 
+/// Size of the page that is certainly in one piece.
+const PAGE: u64 = 2 << 20;
+
 /// What came of a trial.
-pub(super) enum Found {
+pub(super) struct Found {
     /// The ways in which the device takes memory, each with what it needs then, the freest first; it may be none.
-    Ways(Vec<Vec<Constraint>>),
-    /// Nothing of others was there to try: it is believed what it says, with what its own showed besides.
-    Unproved(Vec<Constraint>),
+    pub(super) ways: Vec<Vec<Constraint>>,
+    /// Whether there was memory of others to try; without, the device is believed what it says.
+    pub(super) is_proved: bool,
 }
 
 /// What came of one kind of memory.
@@ -79,24 +82,34 @@ impl Trial<'_> {
             let smaller = at_most(description, (prober.foreign.most)());
             smaller.map_or(Taken::Untried, |smaller| trial.foreign(&smaller, prober, devices))
         });
-        match foreign {
-            Taken::Untried => self.unproved(),
-            Taken::Not => Found::Ways(self.own(devices).into_iter().collect()),
+        let ways = match foreign {
+            Taken::Untried => return Found { ways: self.unproved(), is_proved: false },
+            Taken::Not => self.own(devices).into_iter().collect(),
             Taken::With(needs) => {
                 // It takes memory of others all the same.
                 self.lacking = None;
                 let is_bound = needs.contains(&ONE_PIECE) && !self.has_one_piece();
                 let own = if is_bound { self.own(devices) } else { None };
-                Found::Ways([needs].into_iter().chain(own).collect())
+                [needs].into_iter().chain(own).collect()
             }
-        }
+        };
+        Found { ways, is_proved: true }
     }
 
-    /// Tries rows further and further apart, until the device takes them. What it said to the first is enough, but for
-    /// what may pass.
-    fn in_pitches(&mut self, mut is_taken: impl FnMut(&mut Self, &Description) -> Taken) -> Taken {
-        let mut tried = false;
-        let was_passing = self.passing.is_some();
+    /// Tries rows further and further apart, until the device takes them.
+    fn in_pitches(&mut self, is_taken: impl FnMut(&mut Self, &Description) -> Taken) -> Taken {
+        let before = self.passing.take();
+        let taken = self.in_each_pitch(is_taken);
+        self.passing = before.or(self.passing.take());
+        taken
+    }
+
+    /// What it said to the first rows is enough, but for what may pass: that ends it.
+    fn in_each_pitch(
+        &mut self,
+        mut is_taken: impl FnMut(&mut Self, &Description) -> Taken,
+    ) -> Taken {
+        let (mut tried, mut has_said) = (false, false);
         for (coarser, description) in pitches(self.description) {
             let told = self.refusals.len();
             match is_taken(self, &description) {
@@ -104,14 +117,17 @@ impl Trial<'_> {
                     needs.extend(coarser);
                     return Taken::With(needs);
                 }
-                Taken::Not if tried => {
-                    let later = self.refusals.split_off(told);
-                    self.refusals.extend(later.into_iter().filter(|refusal| refusal.passing));
-                }
                 Taken::Not => tried = true,
+                // Who was to make it said why it makes none with these rows.
+                Taken::Untried if self.refusals.len() > told => {}
                 Taken::Untried => break,
             }
-            if self.passing.is_some() && !was_passing {
+            if has_said {
+                let later = self.refusals.split_off(told);
+                self.refusals.extend(later.into_iter().filter(|refusal| refusal.passing));
+            }
+            has_said = true;
+            if self.passing.is_some() {
                 break;
             }
         }
@@ -159,10 +175,9 @@ impl Trial<'_> {
         devices: &[Box<dyn Device>],
     ) -> bool {
         let (own, operation) = (self.device.info(), self.of.operation);
-        let owner = own.owner();
         let known = allocators(description, devices).filter(|device| {
             device.memory().is_some()
-                && (owner.is_none() || device.info().owner() != owner)
+                && !device.info().is_of(own)
                 && prober.foreign.untouchable(device.info(), own, operation).is_none()
         });
         let mut used_up = None;
@@ -173,12 +188,11 @@ impl Trial<'_> {
                 _ => {}
             }
         }
-        let page = match description.files() {
-            1 => (prober.foreign.one_piece)(description),
-            _ => {
-                description.made_by_planes(|one| Ok((prober.foreign.one_piece)(one))).ok().flatten()
-            }
-        };
+        // A page is as large as it is.
+        let page = at_most(description, PAGE).and_then(|smaller| match smaller.files() {
+            1 => (prober.foreign.one_piece)(&smaller),
+            _ => smaller.made_by_planes(|one| Ok((prober.foreign.one_piece)(one))).ok().flatten(),
+        });
         if page.is_some_and(|page| self.takes(Tried::OnePiece, &page)) {
             return true;
         }
@@ -195,18 +209,20 @@ impl Trial<'_> {
         memory.is_some_and(|memory| memory.contiguous >= self.description.layout.size)
     }
 
-    /// Where no memory of others can be made, a device is believed what it says, unless it refuses its own.
-    fn unproved(&mut self) -> Found {
+    /// Where no memory of others can be made, a device is believed what it says, unless it refuses its own; in rows as
+    /// far apart as its own need.
+    fn unproved(&mut self) -> Vec<Vec<Constraint>> {
         match self.own_of(Tried::Own, self.device) {
-            Taken::Not => Found::Ways(Vec::new()),
+            Taken::Not => Vec::new(),
             Taken::With(mut needs) => {
                 needs.retain(|need| need.name != ConstraintName::MADE_BY);
-                Found::Unproved(needs)
+                vec![needs]
             }
             Taken::Untried => {
-                // That it makes none now says nothing.
+                // That it makes none says nothing.
                 self.passing = None;
-                Found::Unproved(Vec::new())
+                self.refusals.clear();
+                vec![Vec::new()]
             }
         }
     }

@@ -1,0 +1,232 @@
+//! Devices that take memory in more ways than one, and their own memory.
+
+use super::*;
+
+fn own(device: &DeviceInfo) -> Constraint {
+    Constraint::new(ConstraintName::MADE_BY, device.owner().unwrap())
+}
+
+fn whole_or_own(buffer: &Buffer) -> Result<()> {
+    whole_alone(buffer).or_else(|_| own_alone(buffer))
+}
+
+/// It takes memory in one piece, or its own, which is in pages and near.
+fn panel() -> Box<Fake> {
+    let mut panel = display("panel", "/dev/null");
+    panel.memory.placement = constraint::placement::LOCAL;
+    panel.takes = whole_or_own;
+    panel
+}
+
+/// A panel takes memory in one piece, or its own, which is in pages and near: what is freer is of no use where a GPU
+/// asks for what is near, for nobody makes such in one piece.
+#[test]
+fn where_nobody_makes_what_a_freer_way_needs_the_next_is_taken() {
+    let panel = panel();
+    let own = own(&panel.info);
+    let devices: Vec<Box<dyn Device>> = vec![fake("heap", any, u64::MAX), panel];
+    let mut asked = description(&["panel"]);
+    assert_eq!(prober(9).make(&devices, &asked).unwrap().by, "heap");
+    let (offer, _) =
+        prober(9).offer(&*devices[1], &asked.usage.image, Operation::Capture, &devices).unwrap();
+    let offered: Vec<&[Constraint]> = offer.sets.iter().map(|set| &set.constraints[..]).collect();
+    assert_eq!(offered, [&[ONE_PIECE][..], &[own]]);
+    let local = Constraint::new(ConstraintName::PLACEMENT, constraint::placement::LOCAL);
+    asked.set.constraints = vec![local];
+    let made = prober(9).make(&devices, &asked).unwrap();
+    assert_eq!(
+        (made.by.as_str(), &made.buffer.description().set.constraints[..]),
+        ("panel", &[local, own][..])
+    );
+    // Where no way leads to memory, what came of each is told, however many uses there are.
+    asked.set.constraints.push(Constraint::new(ConstraintName::PAGE_SIZE, 1 << 16));
+    asked.usage.uses = vec![asked.usage.uses[0].clone(); 12];
+    assert_eq!(
+        prober(9).make(&devices, &asked).unwrap_err().to_string(),
+        "where panel:capture needs contiguous 1: no memory serves all: \
+         heap: placement local asked for, placement system offered; \
+         panel: page-size 65536 asked for, page-size 4096 offered; \
+         where panel:capture needs made-by 1:3: no memory serves all: \
+         panel: page-size 65536 asked for, page-size 4096 offered"
+    );
+}
+
+/// As a display whose rows are multiples of 128 bytes, and which shows nobody else's memory.
+#[test]
+fn rows_of_its_own_memory_are_as_far_apart_as_a_device_takes_them() {
+    fn takes(buffer: &Buffer) -> Result<()> {
+        own_alone(buffer).and_then(|()| steps::<128>(buffer))
+    }
+    let mut panel = display("gpu", "/dev/null");
+    panel.takes = takes;
+    let own = own(&panel.info);
+    // Of steps that come to the same, the strictest.
+    let steps = Constraint::new(ConstraintName::PITCH_ALIGNMENT, 256);
+    let devices: Vec<Box<dyn Device>> = vec![fake("heap", any, u64::MAX), panel];
+    let asked = of_width(1000, b"XR24");
+    let needs = |prober: Prober| prober.needs(&*devices[1], Operation::Capture, &asked, &devices);
+    assert_eq!(needs(prober(4)).unwrap(), [own, steps]);
+    let made = prober(4).make(&devices, &asked).unwrap();
+    assert_eq!(made.buffer.description().layout.planes[0].pitch, 4096);
+    // So they are where others' is taken at another time.
+    let mut full = display("gpu", "/dev/null");
+    full.takes = |buffer| own_alone(buffer).or_else(|_| busy(buffer)).and_then(|()| takes(buffer));
+    let needs_now = prober(4).needs(&*full, Operation::Capture, &asked, &devices);
+    assert_eq!(needs_now.unwrap(), [own, steps]);
+    // Where nobody else's memory can be had, it is believed that it takes it, in these rows.
+    let mut alone = prober(4);
+    alone.foreign.scatter = |_| Ok(None);
+    assert_eq!(needs(alone).unwrap(), [steps]);
+}
+
+/// Of its own memory, a device shows by taking it that it takes that, and not that it is in one piece.
+#[test]
+fn own_memory_is_no_proof_that_it_is_in_one_piece() {
+    let panel = carved("panel", "/dev/null", whole_or_own);
+    let own = own(panel.info());
+    let devices: Vec<Box<dyn Device>> = vec![panel, fake("heap", any, u64::MAX)];
+    let mut asked = description(&["panel"]);
+    let made = |asked: &Description| {
+        let made = prober(9).make(&devices, asked).unwrap();
+        (made.by, made.buffer.description().set.constraints.clone())
+    };
+    asked.set.constraints = vec![own];
+    assert_eq!(made(&asked), ("panel".to_owned(), vec![own]));
+    asked.set.constraints = vec![ONE_PIECE];
+    assert_eq!(made(&asked), ("heap".to_owned(), vec![ONE_PIECE]));
+    // Nor is it for another node of the same GPU.
+    let mut node = display("panel", "/dev/null");
+    (node.info.allocates, node.takes) = (false, whole_or_own);
+    let gpu = carved("gpu", "/dev/null", any);
+    let devices: Vec<Box<dyn Device>> = vec![gpu, node, fake("heap", any, u64::MAX)];
+    asked.usage.uses = description(&["panel", "gpu"]).usage.uses;
+    assert_eq!(prober(9).make(&devices, &asked).unwrap().by, "heap");
+}
+
+/// What it makes is in one piece: that it takes its own adds no way.
+#[test]
+fn who_makes_memory_in_one_piece_has_no_way_of_its_own() {
+    let mut panel = panel();
+    panel.memory.contiguous = u64::MAX;
+    let devices: Vec<Box<dyn Device>> = vec![fake("heap", any, u64::MAX), panel];
+    let image = description(&[]).usage.image;
+    let offered = prober(9).offer(&*devices[1], &image, Operation::Capture, &devices).unwrap();
+    assert_eq!(offered.0.sets.len(), 1);
+    assert_eq!(offered.0.sets[0].constraints, [ONE_PIECE]);
+}
+
+/// That a device makes no memory is no refusal where nobody else's can be tried.
+#[test]
+fn who_makes_nothing_is_believed() {
+    let mut panel = panel();
+    panel.memory.max_size = 0;
+    let mut alone = prober(9);
+    alone.foreign.scatter = |_| Ok(None);
+    let image = description(&[]).usage.image;
+    let (offer, refusals) = alone.offer(&*panel, &image, Operation::Capture, &[]).unwrap();
+    assert_eq!((offer.sets.len(), refusals), (1, Vec::new()));
+}
+
+#[test]
+fn a_busy_device_is_told_as_that_and_asked_once() {
+    let camera = fake("camera", busy, 0);
+    let asked = camera.asked.clone();
+    let devices: Vec<Box<dyn Device>> = vec![panel(), fake("heap", any, u64::MAX), camera];
+    let error = prober(9).make(&devices, &description(&["panel", "camera"])).unwrap_err();
+    assert_eq!(error.errno(), Some(libc::EBUSY), "{error}");
+    assert_eq!(asked.load(Ordering::Relaxed), 2, "scattered, and in one piece");
+}
+
+#[test]
+fn a_busy_device_is_not_asked_for_other_rows() {
+    let mut panel = display("gpu", "/dev/null");
+    panel.takes = busy;
+    let needs = prober(4).needs(&*panel, Operation::Capture, &of_width(1000, b"XR24"), &[]);
+    assert_eq!(needs.unwrap_err().errno(), Some(libc::EBUSY));
+    assert_eq!(panel.asked.load(Ordering::Relaxed), 2, "scattered, and its own");
+}
+
+/// As a processor that makes no memory of rows which it could not use.
+struct Strict(Box<Fake>);
+
+impl Device for Strict {
+    fn info(&self) -> &DeviceInfo {
+        self.0.info()
+    }
+
+    fn sets(&self, image: &Image, operation: Operation) -> Result<Vec<CapabilitySet>> {
+        self.0.sets(image, operation)
+    }
+
+    fn allocate(&self, description: &Description) -> Result<Buffer> {
+        let memory = plain(description, false)?;
+        steps::<64>(&memory).map(|()| memory)
+    }
+
+    fn import(&self, buffer: &Buffer) -> Result<Box<dyn Import>> {
+        self.0.import(buffer)
+    }
+}
+
+#[test]
+fn rows_that_a_device_does_not_make_are_tried_further_apart() {
+    let npu = Strict(display("gpu", "/dev/null"));
+    let steps = Constraint::new(ConstraintName::PITCH_ALIGNMENT, 64);
+    let asked = of_width(1001, b"XR24");
+    let needs = prober(4).needs(&npu, Operation::Capture, &asked, &[]);
+    assert_eq!(needs.unwrap(), [own(npu.info()), steps]);
+    // None of others is there to try: that it makes none of these rows is no reason not to believe it.
+    let mut alone = prober(4);
+    alone.foreign.scatter = |_| Ok(None);
+    assert_eq!(alone.needs(&npu, Operation::Capture, &asked, &[]).unwrap(), [steps]);
+}
+
+#[test]
+fn what_was_found_without_memory_of_others_is_not_remembered() {
+    let mut panel = display("panel", "/dev/null");
+    panel.takes = |buffer| match own_alone(buffer) {
+        Ok(()) => Err(errno("import", libc::EINVAL)),
+        Err(_) => Ok(()),
+    };
+    let mut prober = prober(9);
+    let needs = |prober: &Prober| prober.needs(&*panel, Operation::Capture, &description(&[]), &[]);
+    let scatter = prober.foreign.scatter;
+    prober.foreign.scatter = |_| Err(errno("open", libc::EMFILE));
+    assert!(needs(&prober).is_err(), "its own is refused");
+    prober.foreign.scatter = scatter;
+    assert_eq!(needs(&prober).unwrap(), []);
+}
+
+/// A page is as large as it is: larger images are tried with fewer rows.
+#[test]
+fn large_images_are_tried_in_one_page() {
+    let camera = fake("camera", whole_alone, 0);
+    let mut prober = prober(9);
+    prober.foreign.one_piece = |description| {
+        let fits = description.layout.size <= 2 << 20;
+        fits.then(|| plain(description, true).unwrap())
+    };
+    let mut asked = description(&[]);
+    asked.usage.image = Image::new(1024, 768, Fourcc::new(b"XR24"));
+    asked.layout = solve(&asked.usage.image, &asked.set).unwrap();
+    let needs = prober.needs(&*camera, Operation::Capture, &asked, &[]);
+    assert_eq!(needs.unwrap(), [ONE_PIECE]);
+}
+
+/// That one of two ways is not what it offers says nothing where the other is.
+#[test]
+fn what_is_offered_in_one_way_is_not_refused_in_another() {
+    let elsewhere = Constraint::new(ConstraintName::MADE_BY, 999);
+    let set = CapabilitySet::new([elsewhere], [Capability::pitch_linear()]);
+    let mut panel = panel();
+    panel.info.allocates = true;
+    let devices: Vec<Box<dyn Device>> =
+        vec![fake("heap", any, u64::MAX), Box::new(Offering(panel, vec![set]))];
+    let image = description(&[]).usage.image;
+    let (offer, refusals) =
+        prober(9).offer(&*devices[1], &image, Operation::Capture, &devices).unwrap();
+    let offered: Vec<&[Constraint]> = offer.sets.iter().map(|set| &set.constraints[..]).collect();
+    assert_eq!(offered, [&[elsewhere, ONE_PIECE][..]]);
+    let told: Vec<Tried> = refusals.iter().map(|refusal| refusal.tried).collect();
+    assert_eq!(told, [Tried::Scattered]);
+}
