@@ -44,7 +44,7 @@ pub use machine::GpuUse;
 pub use nvabi_supervise::Errno;
 pub use report::Report;
 pub use status::Status;
-pub use supervisor::{Event, Running};
+pub use supervisor::{Event, Running, spawn};
 
 /// How a run ended.
 #[derive(Debug)]

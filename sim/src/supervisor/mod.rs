@@ -43,7 +43,7 @@ use links::Look;
 use nvabi_supervise::{AddFd, Listener, Next, Notification};
 use paths::Again;
 pub(super) use program::Begin;
-pub use program::Event;
+pub use program::{Event, spawn};
 use releases::Releases;
 use target::{Target, Threads};
 use texts::Writer;

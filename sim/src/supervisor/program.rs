@@ -21,9 +21,20 @@ static FORKING: RwLock<()> = RwLock::new(());
 /// Keeps other simulations of this process from forking while a file is opened for a client.
 ///
 /// Their child would keep the file open until it calls `exec`, and the client's close of it would come to
-/// nothing. Forks that are not the simulator's are not kept.
+/// nothing. Forks that are not the simulator's go by [`spawn`], or are not kept.
 pub(super) fn hold_forks() -> RwLockReadGuard<'static, ()> {
     FORKING.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Begins a program that is not simulated, in a process that simulates others at the same time: without this, it may
+/// have what they are just handed until it calls `exec`, so that the simulator sees their closes late.
+///
+/// # Errors
+///
+/// As [`Command::spawn`].
+pub fn spawn(command: &mut Command) -> io::Result<Child> {
+    let _forking = FORKING.write().unwrap_or_else(PoisonError::into_inner);
+    command.spawn()
 }
 
 /// How a program begins.

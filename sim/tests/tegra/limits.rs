@@ -1,6 +1,6 @@
 //! Many files and many threads: what a client may have, and that no call goes to the real kernel.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Barrier;
 
 use nvabi::call::Ioctl;
@@ -27,7 +27,9 @@ fn few_descriptors_are_no_limit_of_clients() {
         ["limits::more_files_than_the_usual_limit", "limits::more_threads_than_are_remembered"]
     {
         let script = format!("ulimit -Sn 200 && exec {} --exact {name}", tests.display());
-        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+        let mut tests = Command::new("sh");
+        tests.args(["-c", &script]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let output = nvabi_sim::spawn(&mut tests).unwrap().wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
         if said.contains(" 1 ignored") {
             nvabi_test::skip(nvabi_test::Need::Supervise, "the client was not run");

@@ -21,7 +21,8 @@ fn a_python_client_launches_kernels_of_a_cubin() {
     let text = std::fs::read_to_string(kernels).unwrap();
     std::fs::write(&ptx, text.replace(".target sm_80", ".target sm_87")).unwrap();
     let mut ptxas = Command::new(cuda.join("bin/ptxas"));
-    let output = ptxas.arg("-arch=sm_87").arg(&ptx).arg("-o").arg(&cubin).output().unwrap();
+    ptxas.arg("-arch=sm_87").arg(&ptx).arg("-o").arg(&cubin).stderr(Stdio::piped());
+    let output = nvabi_sim::spawn(&mut ptxas).unwrap().wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let report = run("launch_client.py", &[cubin.as_os_str()]);
     let codes: Vec<_> = report.diagnostics.iter().map(|diagnostic| diagnostic.code).collect();
@@ -32,7 +33,9 @@ fn a_python_client_launches_kernels_of_a_cubin() {
 
 /// Runs a client, which fails where something is not as it should be.
 fn run(client: &str, args: &[&OsStr]) -> Report {
-    let is_there = Command::new("python3").arg("--version").stdout(Stdio::null()).status();
+    let mut version = Command::new("python3");
+    version.arg("--version").stdout(Stdio::null());
+    let is_there = nvabi_sim::spawn(&mut version).and_then(|mut child| child.wait());
     if !is_there.is_ok_and(|status| status.success()) {
         skip(Need::Python, "python3 does not run");
     }
