@@ -12,6 +12,9 @@ import time
 
 cuda = ctypes.CDLL("libcuda.so.1")
 OUT_OF_MEMORY = 2
+# CU_CTX_SCHED_YIELD: who waits lets the simulator have the processor. `contexts` has the other ways to wait, and other
+# programs that of 0.
+YIELDS = 2
 Size, Pointer = ctypes.c_size_t, ctypes.c_uint64
 
 
@@ -534,7 +537,7 @@ if len(sys.argv) > 1:
     sys.exit()
 count = made(ctypes.c_int, "cuDeviceGetCount").value
 for device in range(count):
-    context = made(ctypes.c_void_p, "cuCtxCreate_v2", 0, device)
+    context = made(ctypes.c_void_p, "cuCtxCreate_v2", YIELDS, device)
     if os.environ.get("NVABI_LARGE_COPIES"):
         large()
     for part in (copies, streams, room, surfaces, own_pages, virtual, waits, modules):

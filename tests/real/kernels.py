@@ -21,6 +21,8 @@ import sys
 cuda = ctypes.CDLL("libcuda.so.1")
 Size, Pointer, Handle = ctypes.c_size_t, ctypes.c_uint64, ctypes.c_void_p
 FOLDER = pathlib.Path(sys.argv[1])
+# CU_CTX_SCHED_YIELD: who waits lets the simulator have the processor.
+YIELDS = 2
 
 
 def call(name, *args):
@@ -431,7 +433,7 @@ def mistake(name):
 
 call("cuInit", 0)
 if len(sys.argv) > 2:
-    made(Handle, "cuCtxCreate_v2", 0, 0)
+    made(Handle, "cuCtxCreate_v2", YIELDS, 0)
     both = {"groups": groups, "functions": functions}
     machine_code = lambda name: made(Handle, "cuModuleLoadData", (FOLDER / f"{name}.cubin").read_bytes())
     if part := both.get(sys.argv[2]):
@@ -450,7 +452,7 @@ if len(sys.argv) > 2:
     sys.exit()
 count = made(ctypes.c_int, "cuDeviceGetCount").value
 for device in range(count):
-    context = made(Handle, "cuCtxCreate_v2", 0, device)
+    context = made(Handle, "cuCtxCreate_v2", YIELDS, device)
     own_kernels()
     classic = load("classic")
     for part in (reduction, matmul, histogram, bitonic, divergent, special, graph, two_streams):

@@ -14,6 +14,8 @@ import sys
 
 cuda = ctypes.CDLL("libcuda.so.1")
 Size, Pointer, Handle = ctypes.c_size_t, ctypes.c_uint64, ctypes.c_void_p
+# CU_CTX_SCHED_YIELD: who waits lets the simulator have the processor.
+YIELDS = 2
 
 # CUarray_format: its number, bits of a channel, and how Python unpacks one.
 FORMATS = {
@@ -487,7 +489,7 @@ def mistake(module, name):
 
 
 call("cuInit", 0)
-context = made(Handle, "cuCtxCreate_v2", 0, 0)
+context = made(Handle, "cuCtxCreate_v2", YIELDS, 0)
 kernels = module()
 if len(sys.argv) > 1:
     mistake(kernels, sys.argv[1])
