@@ -97,6 +97,12 @@ pub fn only_as_child(variable: &str) {
     }
 }
 
+/// Whether tests that check the same of many inputs take all of them, as the workflow `weekly` has it, and not a part
+/// that stands for them.
+pub fn is_whole() -> bool {
+    std::env::var_os("NVABI_WHOLE").is_some_and(|value| !value.is_empty())
+}
+
 /// The driver's headers: what `NVABI_HEADERS` names, or the test is skipped.
 #[track_caller]
 pub fn headers() -> PathBuf {
