@@ -1,7 +1,7 @@
 //! The crates in `examples/` build and run, and a changed one does not: the message says where.
 //!
 //! They are built as a stranger builds them, by cargo, without the network, in a target folder that they share
-//! with `tests/packages.rs`.
+//! with `tests/packages.rs` and `tests/readers`, or in the workspace's own.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test may stop where it stands")]
 
 #[macro_use]
@@ -136,15 +136,19 @@ const MISTAKES: [(&str, &str, &[&str]); 3] = [
     ),
 ];
 
-/// Of smithay without its backends, which need more libraries of the system to link. Its tests take no other file's place
-/// in the workspace's own folder, which may have much of what they are made of.
+/// The workspace's own folder, which has much of what an example is made of. What is built there must take the place of
+/// nothing that is built for other tests.
+fn own() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("..")
+}
+
+/// Of smithay without its backends, which need more libraries of the system to link.
 #[test]
 fn smithay_takes_device_memory() {
-    let own = Path::new(env!("CARGO_TARGET_TMPDIR")).join("..");
     let folder = examples().join("smithay");
-    let outcome = cargo_to(&own, &folder, &["test", "--lib", "--locked"], &[]);
+    let outcome = cargo_to(&own(), &folder, &["test", "--lib", "--locked"], &[]);
     if !outcome.success && outcome.stderr.contains("-lxkbcommon") {
-        let outcome = cargo_to(&own, &folder, &["check", "--locked"], &[]);
+        let outcome = cargo_to(&own(), &folder, &["check", "--locked"], &[]);
         assert!(outcome.success, "{}", outcome.stderr);
         skip(Need::Xkbcommon, "no libxkbcommon to link: it compiles, and was not run");
     }
@@ -225,7 +229,7 @@ fn another_driver_runs() {
         skip(Need::LinuxHeaders, format!("no drm.h in any of {}", DRM_HEADERS.join(", ")));
     };
     let env: &[(&str, &Path)] = &[("DRM_HEADERS", headers)];
-    let outcome = cargo(&folder, &["run"], env);
+    let outcome = cargo_to(&own(), &folder, &["run", "--locked"], env);
     if outcome.stderr.contains("error[libclang-") {
         skip(Need::Clang, "no libclang");
     }
@@ -236,7 +240,7 @@ fn another_driver_runs() {
 
     let nowhere = scratch();
     let env: &[(&str, &Path)] = &[("DRM_HEADERS", headers), ("LIBCLANG_PATH", &nowhere)];
-    let outcome = cargo(&folder, &["build"], env);
+    let outcome = cargo_to(&own(), &folder, &["build", "--locked"], env);
     assert!(!outcome.success, "it builds without libclang");
     assert!(outcome.stderr.contains("error[libclang-missing]: cannot load"), "{}", outcome.stderr);
     assert!(outcome.stderr.contains("help: install libclang 14 or newer"), "{}", outcome.stderr);

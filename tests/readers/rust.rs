@@ -66,7 +66,8 @@ impl Crate {
             .arg(verb)
             .arg("--quiet")
             .current_dir(&folder)
-            .env("CARGO_TARGET_DIR", scratch("target"))
+            // Shared with `tests/examples.rs`, which builds much of the same.
+            .env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("outside"))
             .env_remove("RUSTFLAGS")
             .output()
             .unwrap();
