@@ -185,7 +185,8 @@ impl Running {
         let event = self.program.next(others, time)?;
         // That is how the filter ends a process whose calls it has no numbers of.
         if matches!(&event, Event::Ended(status) if status.signal() == Some(libc::SIGSYS)) {
-            let text = "a system call of another architecture: 32-bit programs are not simulated";
+            let text =
+                "a system call of another architecture: 32-bit and x32 programs are not simulated";
             let mut machine = self.record.shared.machine();
             machine.log().switch(self.record.run);
             machine.log().diagnose(self.process(), "other-architecture", text.to_owned());
