@@ -454,7 +454,7 @@ impl Run {
         self.settle_texts();
         let mut machine = self.machine();
         let Some(file) = machine.file_of(inode) else { return Ok(Reply::Pass) };
-        self.releases.settle(&mut **machine);
+        self.settle(&mut **machine);
         let name = machine.call_name(target, file, request, argument);
         let refusal = fault(&mut **machine, &name, faults_count)?;
         let answer = match refusal {
@@ -524,7 +524,7 @@ impl Run {
         if !machine.awaits_poll() {
             return;
         }
-        self.releases.settle(&mut **machine);
+        self.settle(&mut **machine);
         let mut list = vec![0; (n.args[1] as usize).min(MOST_POLLED) * size_of::<libc::pollfd>()];
         let length = target.read(n.args[0], &mut list);
         for entry in list[..length].chunks_exact(size_of::<libc::pollfd>()) {
@@ -548,7 +548,7 @@ impl Run {
     fn record_exit(&self, target: &Target<'_>) {
         let process = target.process();
         let mut machine = self.machine();
-        self.releases.settle(&mut **machine);
+        self.settle(&mut **machine);
         let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
         let mut files = Vec::new();
         for entry in

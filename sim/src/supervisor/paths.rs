@@ -248,7 +248,7 @@ impl Run {
             return Err(Errno::ENOTDIR);
         }
         let mut machine = self.machine();
-        self.releases.settle(&mut **machine);
+        self.settle(&mut **machine);
         self.renew_tree(&mut machine);
         let opened = match machine.log().fault("open") {
             Some(Effect::Fail(errno)) => Err(errno),

@@ -38,7 +38,7 @@ pub(super) fn watch(shared: &Shared) {
         shared.let_others();
         if doorbells.iter().any(Doorbell::is_rung) || shared.has_work() {
             let mut machine = shared.machine();
-            shared.releases.settle(&mut **machine);
+            shared.settle(&mut **machine);
             moved = machine.answer_doorbells(&doorbells);
             let (ran, has_work) = machine.run();
             moved |= ran;

@@ -2,7 +2,8 @@
 //!
 //! inotify says that somebody closed a file, and a lease then whether somebody else still has it. The
 //! order of releases and calls is kept: a close is reported before it returns to the process, and what
-//! was reported is handled before each call.
+//! was reported is handled before each call. That of releases and of writes to files of text is kept by the order of
+//! the reports: who is killed behind a write releases its files after it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::CString;
@@ -19,12 +20,30 @@ use nvabi_supervise::check;
 #[derive(Debug)]
 pub(super) struct Releases {
     events: OwnedFd,
-    watched: Mutex<HashMap<i32, Inode>>,
+    watched: Mutex<HashMap<i32, Watched>>,
     /// What somebody closed, and somebody still had when it was looked at.
     ///
     /// inotify reports a close before the kernel drops its count of openings: whoever reads it may look too early, and
     /// looks again before each call.
     suspects: Mutex<BTreeSet<FileId>>,
+}
+
+/// What is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Watched {
+    /// A file of the machine's, for when it is closed.
+    File(Inode),
+    /// A file of text, for when it is written.
+    Text(Inode),
+}
+
+/// What somebody did, in the order in which it was done.
+#[derive(Debug, Clone, Copy)]
+enum Done {
+    Closed(Inode),
+    Wrote(Inode),
+    /// More than was reported.
+    Lost,
 }
 
 impl Releases {
@@ -39,13 +58,23 @@ impl Releases {
 
     /// Begins to look at a file.
     pub(super) fn watch(&self, node: &Node) -> io::Result<()> {
-        let path = CString::new(format!("/proc/self/fd/{}", node.descriptor()))?;
         let events = libc::IN_CLOSE_WRITE | libc::IN_CLOSE_NOWRITE;
+        self.add(node.descriptor(), events, Watched::File(node.inode()))
+    }
+
+    /// Begins to look at a file of text, until nobody has it.
+    pub(super) fn watch_text(&self, file: &OwnedFd, inode: Inode) -> io::Result<()> {
+        self.add(file.as_raw_fd(), libc::IN_MODIFY, Watched::Text(inode))
+    }
+
+    fn add(&self, fd: i32, events: u32, what: Watched) -> io::Result<()> {
+        let path = CString::new(format!("/proc/self/fd/{fd}"))?;
+        let mut watched = self.watched();
         // SAFETY: the path ends with a zero byte and outlives the call; `self` keeps the descriptor open.
         let watch = check(unsafe {
             libc::inotify_add_watch(self.events.as_raw_fd(), path.as_ptr(), events)
         })?;
-        self.watched().insert(watch, node.inode());
+        watched.insert(watch, what);
         Ok(())
     }
 
@@ -57,18 +86,30 @@ impl Releases {
         unsafe { libc::poll(&mut poll, 1, milliseconds) };
     }
 
-    /// Releases what nobody has any more.
-    pub(super) fn settle(&self, machine: &mut dyn Machine) {
+    /// Releases what nobody has any more, and says of each file of text that was written that it was, before what was
+    /// released after that.
+    pub(super) fn settle(
+        &self,
+        machine: &mut dyn Machine,
+        mut wrote: impl FnMut(&mut dyn Machine, Inode),
+    ) {
         let mut suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.read_events(machine, &mut suspects) {
-            suspects.extend(machine.files());
+        for done in self.read_events() {
+            match done {
+                Done::Closed(inode) => suspects.extend(machine.file_of(inode)),
+                Done::Lost => suspects.extend(machine.files()),
+                Done::Wrote(inode) => {
+                    suspects.retain(|file| !self.settle_file(machine, *file));
+                    wrote(machine, inode);
+                }
+            }
         }
         suspects.retain(|file| !self.settle_file(machine, *file));
     }
 
-    /// Adds what was closed. `true`: some events were lost.
-    fn read_events(&self, machine: &dyn Machine, suspects: &mut BTreeSet<FileId>) -> bool {
-        let mut overflowed = false;
+    /// What was done since this was asked last.
+    fn read_events(&self) -> Vec<Done> {
+        let mut all = Vec::new();
         let mut buffer = [0_u8; 4096];
         loop {
             // SAFETY: the kernel writes no more bytes than it is told, which is the length of the buffer.
@@ -76,8 +117,8 @@ impl Releases {
                 libc::read(self.events.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len())
             };
             match usize::try_from(length) {
-                Ok(1..) => overflowed |= self.closed(&buffer[..length as usize], machine, suspects),
-                _ => return overflowed,
+                Ok(1..) => all.extend(self.done(&buffer[..length as usize])),
+                _ => return all,
             }
         }
     }
@@ -89,28 +130,28 @@ impl Releases {
         }
     }
 
-    fn closed(
-        &self,
-        events: &[u8],
-        machine: &dyn Machine,
-        suspects: &mut BTreeSet<FileId>,
-    ) -> bool {
-        let mut overflowed = false;
+    fn done(&self, events: &[u8]) -> Vec<Done> {
         let mut watched = self.watched();
+        let mut all = Vec::new();
         // `struct inotify_event` is four words and a name, which is empty where a file is watched.
         for event in events.chunks_exact(16) {
             let word = |at: usize| {
                 u32::from_ne_bytes([event[at], event[at + 1], event[at + 2], event[at + 3]])
             };
             let (watch, mask) = (word(0) as i32, word(4));
-            overflowed |= mask & libc::IN_Q_OVERFLOW != 0;
+            if mask & libc::IN_Q_OVERFLOW != 0 {
+                all.push(Done::Lost);
+            }
             if mask & libc::IN_IGNORED != 0 {
                 watched.remove(&watch);
-            } else if let Some(inode) = watched.get(&watch) {
-                suspects.extend(machine.file_of(*inode));
+                continue;
             }
+            all.extend(watched.get(&watch).map(|what| match what {
+                Watched::File(inode) => Done::Closed(*inode),
+                Watched::Text(inode) => Done::Wrote(*inode),
+            }));
         }
-        overflowed
+        all
     }
 
     /// `true`: nobody has the file any more.
@@ -122,7 +163,8 @@ impl Releases {
         let inode = open.node.inode();
         machine.release(file);
         let mut watched = self.watched();
-        let watch = watched.iter().find(|(_, other)| **other == inode).map(|(watch, _)| *watch);
+        let is_it = |(_, other): &(&i32, &Watched)| **other == Watched::File(inode);
+        let watch = watched.iter().find(is_it).map(|(watch, _)| *watch);
         if let Some(watch) = watch {
             watched.remove(&watch);
             // SAFETY: the call takes numbers alone, and `self` keeps the descriptor open.
@@ -131,7 +173,7 @@ impl Releases {
         true
     }
 
-    fn watched(&self) -> std::sync::MutexGuard<'_, HashMap<i32, Inode>> {
+    fn watched(&self) -> std::sync::MutexGuard<'_, HashMap<i32, Watched>> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -154,14 +196,14 @@ mod tests {
         let (first, last) = (node.open(Access::Both).unwrap(), node.open(Access::Both).unwrap());
 
         drop(first);
-        releases.settle(&mut kernel);
+        releases.settle(&mut kernel, |_, _| {});
         assert_eq!(kernel.files(), [file], "somebody still has it");
 
         let watch = *releases.watched().keys().next().unwrap();
         // SAFETY: the call takes numbers alone, and `releases` keeps the descriptor open.
         check(unsafe { libc::inotify_rm_watch(releases.events.as_raw_fd(), watch) }).unwrap();
         drop(last);
-        releases.settle(&mut kernel);
+        releases.settle(&mut kernel, |_, _| {});
         assert_eq!(kernel.files(), [], "nobody has it any more");
     }
 }

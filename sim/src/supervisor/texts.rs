@@ -6,7 +6,7 @@ use std::os::fd::{AsFd as _, AsRawFd, OwnedFd};
 
 use super::{AnyMachine, Run, Shared};
 use crate::machine::{Machine, Text};
-use crate::memory::Access;
+use crate::memory::{self, Access, Inode};
 use crate::{Errno, limits};
 use nvabi_supervise::{AddFd, Notification, check};
 
@@ -18,11 +18,18 @@ const TEXT_MAX: usize = 4096;
 pub(super) struct Writer {
     text: Text,
     file: OwnedFd,
+    inode: Inode,
     /// What it said last, where what is written lies among that; else each write is taken out of it.
     before: Option<Vec<u8>>,
 }
 
 impl Writer {
+    fn settle(&mut self, machine: &mut dyn Machine) {
+        for written in self.take() {
+            machine.write_text(self.text, &written);
+        }
+    }
+
     /// What was written since this was asked last.
     fn take(&mut self) -> Vec<Vec<u8>> {
         let Some(before) = &mut self.before else { return lines(&take_out(&self.file)) };
@@ -64,7 +71,7 @@ impl Run {
         let given = reopen(&file, access).map_err(Errno::from)?;
         if access != Access::Read {
             let before = (text.is_binary || !before.is_empty()).then_some(before);
-            self.writers().push(Writer { text, file, before });
+            self.watch_writer(text, file, before)?;
         }
         drop(machine);
         self.listener.add_fd(n, given.as_fd(), how)
@@ -79,10 +86,27 @@ impl Run {
 }
 
 impl Shared {
+    /// Begins to look at what is written to a file of text.
+    fn watch_writer(&self, text: Text, file: OwnedFd, before: Option<Vec<u8>>) -> io::Result<()> {
+        let inode = Inode::of(&memory::stat(file.as_raw_fd())?);
+        self.releases.watch_text(&file, inode)?;
+        self.writers().push(Writer { text, file, inode, before });
+        Ok(())
+    }
+
+    /// Takes over what was released and written, in the order in which it was.
+    pub(super) fn settle(&self, machine: &mut dyn Machine) {
+        let mut writers = self.writers();
+        self.releases.settle(machine, |machine, inode| {
+            let written = writers.iter_mut().filter(|writer| writer.inode == inode);
+            written.for_each(|writer| writer.settle(machine));
+        });
+    }
+
     /// Takes over what was written to files of text, which may change the files that there are.
     pub(super) fn settle_texts(&self, machine: &mut AnyMachine) {
-        // Who releases a file and then writes wants the effects in that order.
-        self.releases.settle(&mut **machine);
+        self.settle(&mut **machine);
+        // What is mapped is written without a report.
         settle_writers(&mut **machine, &mut self.writers());
         self.renew_tree(machine);
     }
@@ -93,9 +117,7 @@ fn settle_writers(machine: &mut dyn Machine, writers: &mut Vec<Writer>) {
     writers.retain_mut(|writer| {
         // Whoever closes it has written before.
         let is_open = is_open(&writer.file);
-        for written in writer.take() {
-            machine.write_text(writer.text, &written);
-        }
+        writer.settle(machine);
         is_open
     });
 }
@@ -167,4 +189,55 @@ fn reopen(file: &OwnedFd, access: Access) -> io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let (read, write) = (access != Access::Write, access != Access::Read);
     Ok(fs::OpenOptions::new().read(read).write(write).open(path)?.into())
+}
+
+#[cfg(all(test, feature = "tegra"))]
+mod tests {
+    use std::io::Write as _;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::machine::EntryKind;
+    use crate::tegra::{Kernel, Release};
+
+    /// A machine on which somebody has written what is no frequency, and was killed: it makes no more calls.
+    fn machine_with_last_words() -> Shared {
+        let kernel = Kernel::new(Release::ours(), crate::log::Log::default(), 0);
+        let text = kernel.entries().into_iter().find_map(|entry| match entry.kind {
+            EntryKind::Text(text) if text.is_writable => Some(text),
+            _ => None,
+        });
+        let shared = Shared::new(Box::new(kernel)).unwrap();
+        let file = text_file(b"").unwrap();
+        let mut writer = fs::File::from(reopen(&file, Access::Write).unwrap());
+        shared.watch_writer(text.unwrap(), file, None).unwrap();
+        writer.write_all(b"nonsense").unwrap();
+        shared
+    }
+
+    fn is_heard(shared: &Shared) -> bool {
+        shared.machine().log().report(0).diagnostics.iter().any(|it| it.code == "bad-frequency")
+    }
+
+    #[test]
+    fn what_was_written_last_counts_at_the_end() {
+        let shared = machine_with_last_words();
+        assert!(!is_heard(&shared));
+        shared.release_all();
+        assert!(is_heard(&shared) && shared.writers().is_empty());
+    }
+
+    #[test]
+    fn what_was_written_last_counts_while_nobody_calls() {
+        let shared = machine_with_last_words();
+        std::thread::scope(|scope| {
+            scope.spawn(|| shared.watch_releases());
+            let end = Instant::now() + Duration::from_secs(20);
+            while !is_heard(&shared) && Instant::now() < end {
+                std::thread::yield_now();
+            }
+            shared.stop();
+        });
+        assert!(is_heard(&shared));
+    }
 }
