@@ -257,6 +257,14 @@ impl Registers {
         registers
     }
 
+    /// As if a signal had come before the call could do anything: when the signal has its handler, that says whether
+    /// the kernel makes the call again.
+    pub fn interrupted(&self) -> Self {
+        /// `ERESTARTSYS`.
+        const AGAIN: i64 = 512;
+        self.with_result(-AGAIN)
+    }
+
     /// The same instruction again, for another call.
     pub fn with_call(&self, call: u64, args: [u64; 6]) -> Self {
         let mut registers = *self;
@@ -282,6 +290,11 @@ impl Registers {
         let mut registers = *self;
         registers.0.regs[0] = result as u64;
         registers
+    }
+
+    /// As if a signal had ended the call: the kernel would make it again with an argument that no tracer can set.
+    pub fn interrupted(&self) -> Self {
+        self.with_result(-i64::from(libc::EINTR))
     }
 
     /// The same instruction again, for another call.

@@ -98,7 +98,7 @@ pub(super) fn call_again(listener: &Listener, notification: &Notification, again
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     let memory = [0, length, access as u64, kind as u64, u64::MAX, 0];
     // As for a mapping.
-    let _ = trace.in_place_of_call(|trace, registers| {
+    let _ = trace.in_place_of_call(|trace, registers, mask| {
         let address = trace.call(registers, (libc::SYS_mmap, memory))?;
         if (-4095..=0).contains(&address) {
             return Ok(-i64::from(libc::ENOMEM));
@@ -109,7 +109,7 @@ pub(super) fn call_again(listener: &Listener, notification: &Notification, again
         }
         let is_there = write_memory(thread, address, &text) == text.len();
         let result = match is_there {
-            true => trace.call(registers, (again.number, args))?,
+            true => trace.call_with_signals(registers, (again.number, args), mask)?,
             false => -i64::from(libc::EFAULT),
         };
         trace.call(registers, (libc::SYS_munmap, [address, length, 0, 0, 0, 0]))?;
@@ -211,25 +211,31 @@ impl Trace {
         call: Call,
         then: impl FnOnce(i64) -> Vec<Call>,
     ) -> io::Result<()> {
-        self.in_place_of_call(|trace, registers| {
+        self.in_place_of_call(|trace, registers, _| {
             let result = trace.call(registers, call)?;
             then(result).into_iter().try_for_each(|call| trace.call(registers, call).map(drop))?;
             Ok(result)
         })
     }
 
-    /// Makes calls for the thread, in place of the one that it is in, and gives that a result.
+    /// Makes calls for the thread, in place of the one that it is in, and gives that a result. The last argument of
+    /// what makes them is the signals that the thread blocks but for that time.
     fn in_place_of_call(
         &mut self,
-        make: impl FnOnce(&mut Self, &Registers) -> io::Result<i64>,
+        make: impl FnOnce(&mut Self, &Registers, u64) -> io::Result<i64>,
     ) -> io::Result<()> {
         self.wait_until_it_leaves()?;
         let registers = self.thread.registers()?;
         let mask = self.thread.replace_mask(u64::MAX)?;
-        let made = make(self, &registers);
-        let after = made.as_ref().map_or(registers, |made| registers.with_result(*made));
+        let made = make(self, &registers, mask);
+        let after = made.as_ref().map_or(registers, |made| match INTERRUPTED.contains(made) {
+            true => registers.interrupted(),
+            false => registers.with_result(*made),
+        });
         self.thread.set_registers(&after)?;
         self.thread.replace_mask(mask)?;
+        /// `ERESTARTSYS` to `ERESTART_RESTARTBLOCK`, which programs do not see.
+        const INTERRUPTED: std::ops::RangeInclusive<i64> = -516..=-512;
         made.map(drop)
     }
 
@@ -249,6 +255,23 @@ impl Trace {
             self.thread.resume(Resume::ToCall, signal)?;
             signal = match self.wait()? {
                 (AT_CALL, _) => return Ok(()),
+    /// The same for a call that may wait: signals that are not in this mask end it, and come when all is done.
+    fn call_with_signals(
+        &mut self,
+        registers: &Registers,
+        (call, args): Call,
+        mask: u64,
+    ) -> io::Result<i64> {
+        self.thread.set_registers(&registers.with_call(call as u64, args))?;
+        self.go_to_call()?;
+        // In a call no signal stops the thread before that has ended.
+        self.thread.replace_mask(mask)?;
+        let ended = self.go_to_call();
+        self.thread.replace_mask(u64::MAX)?;
+        ended?;
+        Ok(self.thread.registers()?.result())
+    }
+
                 (_, EVENT_STOP) => 0,
                 // SIGSTOP: all others are blocked. A SIGCONT that comes after it must find it delivered.
                 (signal, _) => signal,
