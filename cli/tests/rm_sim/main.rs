@@ -29,6 +29,7 @@ mod names;
 mod paths;
 mod profile;
 mod ranges;
+mod reach;
 mod recorded;
 mod report;
 mod space;
@@ -95,6 +96,7 @@ fn run_all() {
         names::RULES,
         paths::RULES,
         ranges::RULES,
+        reach::RULES,
         space::RULES,
         uvm::RULES,
     ];

@@ -6,7 +6,10 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use libc::{AT_FDCWD, EACCES, EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR, EOPNOTSUPP, EPERM, EXDEV};
+use libc::{
+    AT_FDCWD, EACCES, EADDRINUSE, ECONNREFUSED, EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR,
+    EOPNOTSUPP, EPERM, EXDEV,
+};
 
 use crate::client::*;
 use crate::rules;
@@ -24,6 +27,9 @@ const SETXATTRAT: i64 = 463;
 const GETXATTRAT: i64 = 464;
 const LISTXATTRAT: i64 = 465;
 const REMOVEXATTRAT: i64 = 466;
+const OPEN_TREE_ATTR: i64 = 467;
+const FILE_GETATTR: i64 = 468;
+const FILE_SETATTR: i64 = 469;
 
 const MAKES: &[ByPath] = &[
     ("mkdir", |_, path| unsafe { libc::mkdir(path, 0o755).into() }),
@@ -120,6 +126,92 @@ const ACCESSES: &[ByPath] = &[
     }),
 ];
 
+/// What the file systems of simulated files cannot.
+const UNSUPPORTED: &[ByPath] = &[
+    ("name_to_handle_at", |folder, path| unsafe {
+        let (mut handle, mut mount) = ([128_u32; 64], 0);
+        handle[0] = 128;
+        libc::syscall(
+            libc::SYS_name_to_handle_at,
+            folder,
+            path,
+            handle.as_mut_ptr(),
+            &raw mut mount,
+            libc::AT_SYMLINK_FOLLOW,
+        )
+    }),
+    ("file_getattr", |folder, path| unsafe {
+        libc::syscall(FILE_GETATTR, folder, path, [0_u64; 8].as_mut_ptr(), 24, 0)
+    }),
+    ("file_setattr", |folder, path| unsafe {
+        libc::syscall(FILE_SETATTR, folder, path, [0_u64; 8].as_ptr(), 24, 0)
+    }),
+];
+
+/// What only root may, or who has the right to mount. `/` is what it would be done with.
+const MOUNTS: &[ByPath] = &[
+    ("mount on", |_, path| unsafe {
+        let tmpfs = c"tmpfs".as_ptr();
+        libc::mount(tmpfs, path, tmpfs, 0, std::ptr::null()).into()
+    }),
+    ("mount of", |_, path| unsafe {
+        libc::mount(path, NO_NAME.as_ptr(), std::ptr::null(), libc::MS_BIND, std::ptr::null())
+            .into()
+    }),
+    ("open_tree, a copy", |folder, path| unsafe {
+        libc::syscall(libc::SYS_open_tree, folder, path, libc::OPEN_TREE_CLONE)
+    }),
+    ("move_mount of", |folder, path| unsafe {
+        libc::syscall(libc::SYS_move_mount, folder, path, AT_FDCWD, NO_NAME.as_ptr(), 0)
+    }),
+    ("move_mount to", |folder, path| unsafe {
+        libc::syscall(libc::SYS_move_mount, AT_FDCWD, REAL.as_ptr(), folder, path, 0)
+    }),
+    ("umount2", |_, path| unsafe { libc::umount2(path, 0).into() }),
+    ("mount_setattr", |folder, path| unsafe {
+        libc::syscall(libc::SYS_mount_setattr, folder, path, 0, [0_u64; 4].as_ptr(), 32)
+    }),
+    ("fspick", |folder, path| unsafe { libc::syscall(libc::SYS_fspick, folder, path, 0) }),
+    ("chroot", |_, path| unsafe { libc::chroot(path).into() }),
+    ("pivot_root", |_, path| unsafe { libc::syscall(libc::SYS_pivot_root, path, path) }),
+    ("acct", |_, path| unsafe { libc::acct(path).into() }),
+    ("swapon", |_, path| unsafe { libc::swapon(path, 0).into() }),
+    ("swapoff", |_, path| unsafe { libc::swapoff(path).into() }),
+];
+
+/// What opens a place.
+const PLACES: &[ByPath] = &[
+    ("open_tree", |folder, path| unsafe {
+        let fd = libc::syscall(libc::SYS_open_tree, folder, path, libc::OPEN_TREE_CLOEXEC);
+        if fd < 0 { fd } else { libc::close(fd as i32).into() }
+    }),
+    ("open_tree_attr", |folder, path| unsafe {
+        let fd = libc::syscall(OPEN_TREE_ATTR, folder, path, libc::AT_SYMLINK_NOFOLLOW, 0, 0);
+        if fd < 0 { fd } else { libc::close(fd as i32).into() }
+    }),
+];
+
+const BINDS: &[ByPath] = &[("bind", |_, path| unsafe { with_socket(path, libc::bind) })];
+const CONNECTS: &[ByPath] = &[("connect", |_, path| unsafe { with_socket(path, libc::connect) })];
+
+type WithAddress = unsafe extern "C" fn(i32, *const libc::sockaddr, libc::socklen_t) -> libc::c_int;
+
+/// A call with a new socket and the address of a path.
+unsafe fn with_socket(path: *const c_char, call: WithAddress) -> i64 {
+    unsafe {
+        let mut address: libc::sockaddr_un = std::mem::zeroed();
+        address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+        libc::strcpy(address.sun_path.as_mut_ptr(), path);
+        let socket = libc::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0);
+        let size = size_of_val(&address) as libc::socklen_t;
+        let result = call(socket, (&raw const address).cast(), size);
+        let errno = errno();
+        libc::close(socket);
+        *libc::__errno_location() = errno;
+        result.into()
+    }
+}
+
 const TRUNCATES: &[ByPath] = &[("truncate", |_, path| unsafe { libc::truncate(path, 0).into() })];
 
 /// Calls that libc makes by newer ones, and what they do as these: they look or set times, or make a file.
@@ -188,9 +280,10 @@ rules! {
         for folder in FOLDERS {
             expect(MAKES, &format!("{folder}/none"), Err(EPERM));
             expect(OLDER_MAKES, &format!("{folder}/none"), Err(EPERM));
-            for calls in [REMOVES, REMOVES_FOLDERS, RENAMES, ATTRIBUTES, ACCESSES, OLDER, EXTENDED, TRUNCATES] {
+            for calls in [REMOVES, REMOVES_FOLDERS, RENAMES, ATTRIBUTES, ACCESSES, OLDER, EXTENDED, TRUNCATES, UNSUPPORTED, MOUNTS, PLACES, CONNECTS] {
                 expect(calls, &format!("{folder}/none"), Err(ENOENT));
             }
+            expect(BINDS, &format!("{folder}/none"), Err(EPERM));
             expect(MAKES, folder, Err(EEXIST));
             expect(REMOVES, folder, Err(EISDIR));
             expect(REMOVES_FOLDERS, folder, Err(EPERM));
@@ -207,6 +300,11 @@ rules! {
             expect(ACCESSES, path, Ok(0));
             expect(OLDER, path, Ok(0));
             expect(EXTENDED, path, Err(EOPNOTSUPP));
+            expect(UNSUPPORTED, path, Err(EOPNOTSUPP));
+            expect(MOUNTS, path, Err(EPERM));
+            expect(PLACES, path, Ok(0));
+            expect(BINDS, path, Err(EADDRINUSE));
+            expect(CONNECTS, path, Err(ECONNREFUSED));
         }
         expect(TRUNCATES, VERSION, Err(EACCES));
         expect(TRUNCATES, RESCAN, Ok(0));

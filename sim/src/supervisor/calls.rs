@@ -2,6 +2,12 @@
 //!
 //! Each of them stops, so that none can reach the real machine's file in the place of a simulated one.
 
+use crate::Errno;
+
+/// Calls that would reach files of the real machine past all paths: by handles, and by lists of calls that nothing
+/// stops. Who is not root may be refused them.
+pub(super) const REFUSED: [i64; 2] = [libc::SYS_open_by_handle_at, libc::SYS_io_uring_setup];
+
 /// Calls that name files by paths: each number once.
 pub(super) const PATH_CALLS: &[PathCall] = &[
     call(libc::SYS_openat, Action::Open(OpenFlags::Argument(2)), &[at(0, 1)]),
@@ -29,17 +35,46 @@ pub(super) const PATH_CALLS: &[PathCall] = &[
     call(libc::SYS_fchownat, Action::SetOwner, &[at(0, 1).with_flags(4)]),
     call(libc::SYS_utimensat, Action::SetTimes, &[at(0, 1).with_flags(3)]),
     call(libc::SYS_truncate, Action::Truncate, &[here(0)]),
-    call(libc::SYS_mkdirat, Action::Make, &[at(0, 1).of_link()]),
-    call(libc::SYS_mknodat, Action::Make, &[at(0, 1).of_link()]),
-    call(libc::SYS_symlinkat, Action::Make, &[at(1, 2).of_link()]),
-    call(libc::SYS_unlinkat, Action::Remove(Removed::ByFlags(2)), &[at(0, 1).of_link()]),
-    call(libc::SYS_linkat, Action::Link, &[at(0, 1).of_link().with_flags(4), at(2, 3).of_link()]),
-    call(SYS_RENAMEAT, Action::Rename { flags: None }, &[at(0, 1).of_link(), at(2, 3).of_link()]),
+    call(libc::SYS_mkdirat, Action::Make, &[at(0, 1).of_new_name()]),
+    call(libc::SYS_mknodat, Action::Make, &[at(0, 1).of_new_name()]),
+    call(libc::SYS_symlinkat, Action::Make, &[at(1, 2).of_new_name()]),
+    call(libc::SYS_unlinkat, Action::Remove(Removed::ByFlags(2)), &[at(0, 1).of_name()]),
+    call(
+        libc::SYS_linkat,
+        Action::Link,
+        &[at(0, 1).of_link().with_flags(4), at(2, 3).of_new_name()],
+    ),
+    call(SYS_RENAMEAT, Action::Rename { flags: None }, &[at(0, 1).of_name(), at(2, 3).of_name()]),
     call(
         libc::SYS_renameat2,
         Action::Rename { flags: Some(4) },
-        &[at(0, 1).of_link(), at(2, 3).of_link()],
+        &[at(0, 1).of_name(), at(2, 3).of_name()],
     ),
+    call(libc::SYS_bind, Action::Bind, &[socket(1, 2).of_new_name()]),
+    call(libc::SYS_connect, Action::Connect, &[socket(1, 2)]),
+    call(
+        libc::SYS_name_to_handle_at,
+        Action::Refuse(Errno::EOPNOTSUPP),
+        &[at(0, 1).of_link().with_flags(4)],
+    ),
+    call(SYS_FILE_GETATTR, Action::Refuse(Errno::EOPNOTSUPP), &[at(0, 1).with_flags(4)]),
+    call(SYS_FILE_SETATTR, Action::Refuse(Errno::EOPNOTSUPP), &[at(0, 1).with_flags(4)]),
+    call(libc::SYS_open_tree, Action::Open(OpenFlags::Tree(2)), &[at(0, 1).with_flags(2)]),
+    call(SYS_OPEN_TREE_ATTR, Action::Open(OpenFlags::Tree(2)), &[at(0, 1).with_flags(2)]),
+    call(
+        libc::SYS_mount,
+        Action::Refuse(Errno::EPERM),
+        &[here(0).when(3, libc::MS_BIND | libc::MS_MOVE), here(1)],
+    ),
+    call(libc::SYS_move_mount, Action::Refuse(Errno::EPERM), &[at(0, 1), at(2, 3)]),
+    call(libc::SYS_umount2, Action::Refuse(Errno::EPERM), &[here(0)]),
+    call(libc::SYS_mount_setattr, Action::Refuse(Errno::EPERM), &[at(0, 1).with_flags(2)]),
+    call(libc::SYS_fspick, Action::Refuse(Errno::EPERM), &[at(0, 1)]),
+    call(libc::SYS_chroot, Action::Refuse(Errno::EPERM), &[here(0)]),
+    call(libc::SYS_pivot_root, Action::Refuse(Errno::EPERM), &[here(0), here(1)]),
+    call(libc::SYS_acct, Action::Refuse(Errno::EPERM), &[here(0)]),
+    call(libc::SYS_swapon, Action::Refuse(Errno::EPERM), &[here(0)]),
+    call(libc::SYS_swapoff, Action::Refuse(Errno::EPERM), &[here(0)]),
     #[cfg(target_arch = "x86_64")]
     call(libc::SYS_open, Action::Open(OpenFlags::Argument(1)), &[here(0)]),
     #[cfg(target_arch = "x86_64")]
@@ -65,19 +100,19 @@ pub(super) const PATH_CALLS: &[PathCall] = &[
     #[cfg(target_arch = "x86_64")]
     call(libc::SYS_futimesat, Action::SetTimes, &[at(0, 1)]),
     #[cfg(target_arch = "x86_64")]
-    call(libc::SYS_mkdir, Action::Make, &[here(0).of_link()]),
+    call(libc::SYS_mkdir, Action::Make, &[here(0).of_new_name()]),
     #[cfg(target_arch = "x86_64")]
-    call(libc::SYS_mknod, Action::Make, &[here(0).of_link()]),
+    call(libc::SYS_mknod, Action::Make, &[here(0).of_new_name()]),
     #[cfg(target_arch = "x86_64")]
-    call(libc::SYS_symlink, Action::Make, &[here(1).of_link()]),
+    call(libc::SYS_symlink, Action::Make, &[here(1).of_new_name()]),
     #[cfg(target_arch = "x86_64")]
-    call(libc::SYS_unlink, Action::Remove(Removed::File), &[here(0).of_link()]),
+    call(libc::SYS_unlink, Action::Remove(Removed::File), &[here(0).of_name()]),
     #[cfg(target_arch = "x86_64")]
-    call(libc::SYS_rmdir, Action::Remove(Removed::Folder), &[here(0).of_link()]),
+    call(libc::SYS_rmdir, Action::Remove(Removed::Folder), &[here(0).of_name()]),
     #[cfg(target_arch = "x86_64")]
-    call(libc::SYS_link, Action::Link, &[here(0).of_link(), here(1).of_link()]),
+    call(libc::SYS_link, Action::Link, &[here(0).of_link(), here(1).of_new_name()]),
     #[cfg(target_arch = "x86_64")]
-    call(libc::SYS_rename, Action::Rename { flags: None }, &[here(0).of_link(), here(1).of_link()]),
+    call(libc::SYS_rename, Action::Rename { flags: None }, &[here(0).of_name(), here(1).of_name()]),
 ];
 
 /// Numbers that are newer than libc's, the same on every machine.
@@ -86,6 +121,9 @@ const SYS_SETXATTRAT: i64 = 463;
 const SYS_GETXATTRAT: i64 = 464;
 const SYS_LISTXATTRAT: i64 = 465;
 const SYS_REMOVEXATTRAT: i64 = 466;
+const SYS_OPEN_TREE_ATTR: i64 = 467;
+const SYS_FILE_GETATTR: i64 = 468;
+const SYS_FILE_SETATTR: i64 = 469;
 #[cfg(target_arch = "x86_64")]
 const SYS_RENAMEAT: i64 = libc::SYS_renameat;
 #[cfg(target_arch = "aarch64")]
@@ -139,6 +177,12 @@ pub(super) enum Action {
     Rename {
         flags: Option<usize>,
     },
+    /// Gives a socket a name.
+    Bind,
+    /// Connects a socket to one with a name.
+    Connect,
+    /// What none of its files takes part in: what the kernel says to who may not, or of a file system that cannot.
+    Refuse(Errno),
 }
 
 /// Where a call that opens a file has its flags.
@@ -152,6 +196,8 @@ pub(super) enum OpenFlags {
     },
     /// Those of `creat`.
     Creat,
+    /// Those of `open_tree`, which opens a place.
+    Tree(usize),
 }
 
 /// What a call removes.
@@ -168,19 +214,48 @@ pub(super) struct PathArgument {
     /// The descriptor of the folder that it starts in; none: the current folder.
     pub(super) folder: Option<usize>,
     pub(super) path: usize,
-    /// Whether a link at its end is followed, where no flags say otherwise.
-    pub(super) follows: bool,
+    /// What a link at its end is, where no flags say otherwise.
+    pub(super) last: LastLink,
     /// `AT_SYMLINK_NOFOLLOW`, `AT_SYMLINK_FOLLOW` and `AT_EMPTY_PATH`.
     pub(super) flags: Option<usize>,
+    /// It is in a socket's address, which has this length.
+    pub(super) length: Option<usize>,
+    /// It is one only where an argument has one of these bits.
+    pub(super) only_with: Option<(usize, u64)>,
+}
+
+/// What a link is that a path ends with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LastLink {
+    /// The way to what is meant.
+    Followed,
+    /// What is meant, unless a separator is behind it.
+    Kept,
+    /// A name that is to go.
+    Name,
+    /// A name that is there, where a new one is wanted.
+    NewName,
 }
 
 impl PathArgument {
     const fn of_link(self) -> Self {
-        Self { follows: false, ..self }
+        Self { last: LastLink::Kept, ..self }
+    }
+
+    const fn of_name(self) -> Self {
+        Self { last: LastLink::Name, ..self }
+    }
+
+    const fn of_new_name(self) -> Self {
+        Self { last: LastLink::NewName, ..self }
     }
 
     const fn with_flags(self, flags: usize) -> Self {
         Self { flags: Some(flags), ..self }
+    }
+
+    const fn when(self, argument: usize, bits: u64) -> Self {
+        Self { only_with: Some((argument, bits)), ..self }
     }
 }
 
@@ -188,8 +263,13 @@ const fn at(folder: usize, path: usize) -> PathArgument {
     PathArgument { folder: Some(folder), ..here(path) }
 }
 
+const fn socket(address: usize, length: usize) -> PathArgument {
+    PathArgument { length: Some(length), ..here(address) }
+}
+
 const fn here(path: usize) -> PathArgument {
-    PathArgument { folder: None, path, follows: true, flags: None }
+    let last = LastLink::Followed;
+    PathArgument { folder: None, path, last, flags: None, length: None, only_with: None }
 }
 
 const fn call(number: i64, action: Action, paths: &'static [PathArgument]) -> PathCall {
@@ -208,10 +288,12 @@ mod tests {
         assert_eq!(numbers.len(), PATH_CALLS.len());
         for PathCall { number, action, paths } in PATH_CALLS {
             let has_two = matches!(action, Action::Link | Action::Rename { .. });
-            assert_eq!(paths.len(), if has_two { 2 } else { 1 }, "{number}");
+            let may_have_two = matches!(action, Action::Refuse(_)) && paths.len() == 2;
+            assert_eq!(paths.len(), if has_two || may_have_two { 2 } else { 1 }, "{number}");
             for path in *paths {
                 assert!(path.folder.is_none_or(|folder| folder + 1 == path.path), "{number}");
                 assert!(path.path < 6 && path.flags.is_none_or(|flags| flags < 6), "{number}");
+                assert!(path.only_with.is_none_or(|(argument, _)| argument < 6), "{number}");
             }
         }
     }

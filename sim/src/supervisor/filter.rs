@@ -5,7 +5,7 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 use seccompiler::{BpfProgram, sock_filter};
 
-use super::calls::PATH_CALLS;
+use super::calls::{PATH_CALLS, REFUSED};
 use nvabi_supervise as supervise;
 use nvabi_supervise::check;
 
@@ -20,7 +20,6 @@ const ALWAYS: &[i64] = &[
     libc::SYS_ioctl,
     libc::SYS_exit_group,
     libc::SYS_userfaultfd,
-    libc::SYS_mount,
     libc::SYS_fsopen,
 ];
 
@@ -38,7 +37,7 @@ pub(super) fn program(with_polls: bool) -> io::Result<BpfProgram> {
     let foreign = libc::SECCOMP_RET_KILL_PROCESS;
     let rules = [(libc::SYS_mmap, files)];
     let paths: Vec<i64> = PATH_CALLS.iter().map(|call| call.number).collect();
-    let always = [ALWAYS, &paths, if with_polls { POLLS } else { &[] }].concat();
+    let always = [ALWAYS, &REFUSED, &paths, if with_polls { POLLS } else { &[] }].concat();
     supervise::program(&always, rules, libc::SECCOMP_RET_USER_NOTIF, foreign)
 }
 

@@ -102,16 +102,14 @@ pub(super) fn is_near(tree: &Tree, path: &Path, plain: &Path) -> bool {
         || is_below(path)
 }
 
-/// Whether a path goes through a folder that a process has open, or is in.
+/// Whether a path goes through what a process has open, or the folder that it is in.
 fn is_through_process(path: &Path, plain: &Path) -> bool {
     let parts: Vec<&OsStr> = path.iter().skip_while(|part| *part != "proc").collect();
     let before = |last: usize| parts.iter().rev().skip(last);
-    before(1).any(|part| *part == "cwd" || *part == "root")
-        || before(2).any(|part| *part == "fd")
-        || plain.starts_with("/dev/fd") && plain.iter().count() > 4
-        || plain.parent().is_some_and(|folder| {
-            ["/dev/stdin", "/dev/stdout", "/dev/stderr"].iter().any(|it| folder.starts_with(it))
-        })
+    before(0).any(|part| *part == "cwd" || *part == "root")
+        || before(1).any(|part| *part == "fd")
+        || plain.starts_with("/dev/fd") && plain.iter().count() > 3
+        || ["/dev/stdin", "/dev/stdout", "/dev/stderr"].iter().any(|it| plain.starts_with(it))
 }
 
 /// Where an absolute path leads whose text does not tell: to any file system by a link in its middle.
@@ -123,9 +121,11 @@ pub(super) fn leads(tree: &Tree, path: &Path, follows: bool, look: Look) -> Lead
         let stat = known_stat(file.as_raw_fd(), c"", libc::AT_EMPTY_PATH);
         let stat = stat.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
         // No link led to where its text says that it is. One file alone may be mounted from another device.
-        let place = place_of(&file)?;
-        let is_there = tree.is_on_device(stat.st_dev) || mount(&place).is_some();
-        io::Result::Ok((is_there && place != path, stat.st_mode & libc::S_IFMT == libc::S_IFLNK))
+        let is_near = place_of(&file)?.is_some_and(|place| {
+            let is_there = tree.is_on_device(stat.st_dev) || mount(&place).is_some();
+            is_there && place != path
+        });
+        io::Result::Ok((is_near, stat.st_mode & libc::S_IFMT == libc::S_IFLNK))
     };
     let itself = || of(&path, libc::O_NOFOLLOW);
     let folder = || of(path.parent().unwrap_or(&path), 0);
@@ -144,10 +144,41 @@ pub(super) fn leads(tree: &Tree, path: &Path, follows: bool, look: Look) -> Lead
     }
 }
 
+/// Where the real machine says that a path leads from a folder of a process on, of which nothing is simulated; none where
+/// that has no path of its own.
+pub(super) fn place(
+    folder: &Path,
+    path: &Path,
+    follows: bool,
+    look: Look,
+) -> io::Result<Option<PathBuf>> {
+    let folder = open_name(libc::AT_FDCWD, &CString::new(folder.as_os_str().as_bytes())?, 0, 0)?;
+    let cached = if look == Look::AtOnce { libc::RESOLVE_CACHED } else { 0 };
+    let of = |path: &Path, flags: i32| {
+        let name = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let name = CString::new(name.as_os_str().as_bytes())?;
+        let limits = cached | libc::RESOLVE_NO_MAGICLINKS;
+        place_of(&open_name(folder.as_raw_fd(), &name, flags, limits)?)
+    };
+    match of(path, if follows { 0 } else { libc::O_NOFOLLOW }) {
+        // A file that is not there is where its folder is, unless a link leads nowhere.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if follows && of(path, libc::O_NOFOLLOW).is_ok() {
+                return Err(error);
+            }
+            let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+                return Err(error);
+            };
+            Ok(of(folder, 0)?.map(|folder| folder.join(name)))
+        }
+        found => found,
+    }
+}
+
 /// The simulated file that a path leads to from a folder on, which is absolute and has no links in it.
 pub(super) fn follow(tree: &Tree, folder: &Path, path: &Path, way: Way) -> Found {
     let (at, was_inside) = (folder.to_owned(), tree.is_folder(folder));
-    Walk { tree, way, start: folder, at, was_inside, rest: parts(path), links: 0 }.run()
+    Walk { tree, way, start: folder, at, by: None, was_inside, rest: parts(path), links: 0 }.run()
 }
 
 /// A path that is followed part by part, as the kernel does it (`link_path_walk` in `fs/namei.c`).
@@ -157,6 +188,9 @@ struct Walk<'a> {
     start: &'a Path,
     /// Where it has come to: no part of this is a link.
     at: PathBuf,
+    /// The same by the last link of a process, where that led to a real file: what its text says may be none, and is
+    /// not it for certain.
+    by: Option<PathBuf>,
     /// Whether it was in a simulated folder.
     was_inside: bool,
     /// What is left, the first part at the end.
@@ -174,7 +208,7 @@ impl Walk<'_> {
         match self.tree.kind(&self.at) {
             Some(_) => Found::Simulated(self.at),
             None if self.is_in_folder() => Found::Absent,
-            None if self.was_inside => Found::Outside(self.at),
+            None if self.was_inside => Found::Outside(self.by.unwrap_or(self.at)),
             None => Found::Other,
         }
     }
@@ -191,11 +225,18 @@ impl Walk<'_> {
             Some(Component::Normal(name)) => self.at.push(name),
             _ => return Ok(()),
         }
+        if let Some(by) = &mut self.by {
+            by.push(part);
+        }
         self.stay(&before)?;
         self.was_inside |= self.tree.is_folder(&self.at);
         let is_last = self.rest.is_empty();
         let follows = !is_last || self.way.follows_last;
-        match self.tree.kind(&self.at) {
+        let kind = self.tree.kind(&self.at);
+        if kind.is_some() {
+            self.by = None;
+        }
+        match kind {
             Some(EntryKind::Link(target)) if follows => self.go(Path::new(target.as_ref())),
             Some(kind) if is_last || kind == EntryKind::Folder => Ok(()),
             // There is nothing below a file.
@@ -220,9 +261,14 @@ impl Walk<'_> {
             Ok(Some(target)) if is_of_process(&self.at) => self.jump(target),
             Ok(Some(target)) => self.go(&target),
             Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => Err(Found::Unknown),
+            // The kernel might find it from another folder on, where it need not be so long.
+            Err(error) if error.raw_os_error() == Some(libc::ENAMETOOLONG) => {
+                Err(Found::Failed(Errno::ENAMETOOLONG))
+            }
             Err(_) if self.was_inside => {
                 let rest = self.rest.iter().rev().map(OsString::as_os_str);
-                Err(Found::Outside(self.at.iter().chain(rest).collect()))
+                let at = self.by.as_ref().unwrap_or(&self.at);
+                Err(Found::Outside(at.iter().chain(rest).collect()))
             }
             Err(_) => Err(Found::Other),
         }
@@ -233,7 +279,11 @@ impl Walk<'_> {
         self.count_link()?;
         let before = self.at.clone();
         self.at.pop();
+        if let Some(by) = &mut self.by {
+            by.pop();
+        }
         if target.is_absolute() {
+            self.by = None;
             if self.way.is(libc::RESOLVE_BENEATH) {
                 return Err(Found::Failed(Errno::EXDEV));
             }
@@ -255,6 +305,14 @@ impl Walk<'_> {
             return Err(Found::Failed(Errno::EXDEV));
         }
         let before = std::mem::replace(&mut self.at, target);
+        let kind = self.tree.kind(&self.at);
+        self.was_inside |= kind == Some(EntryKind::Folder);
+        self.by = match kind {
+            None => Some(self.by.take().unwrap_or_else(|| before.clone())),
+            Some(EntryKind::Folder) => None,
+            Some(_) if self.rest.is_empty() => None,
+            Some(_) => return Err(Found::Failed(Errno::ENOTDIR)),
+        };
         self.stay(&before)
     }
 
@@ -294,15 +352,15 @@ fn parts(path: &Path) -> Vec<OsString> {
     path.components().rev().map(|part| part.as_os_str().to_owned()).collect()
 }
 
-/// The simulated folder that a process is in or has open, by the link to it, which says where the folder is that stands
-/// for it.
+/// The simulated file that a process has open by its name, or the folder that it is in, by the link to it, which says
+/// where the file is that stands for it.
 fn link_of_process(tree: &Tree, path: &Path) -> Option<PathBuf> {
     if !is_of_process(path) {
         return None;
     }
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
     let inode = Inode::of(&known_stat(libc::AT_FDCWD, &path, 0)?);
-    tree.folder(inode).map(Path::to_owned)
+    tree.meaning(inode).map(|(path, _)| path.to_owned())
 }
 
 /// What a link says; none where something else is.
@@ -320,9 +378,12 @@ fn link_at(path: &Path, look: Look) -> io::Result<Option<PathBuf>> {
     Ok(Some(OsStr::from_bytes(&text).into()))
 }
 
-/// Where a file is that is open.
-fn place_of(file: &OwnedFd) -> io::Result<PathBuf> {
-    std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
+/// Where a file is that is open; none where that is longer than a path can be.
+fn place_of(file: &OwnedFd) -> io::Result<Option<PathBuf>> {
+    match std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())) {
+        Err(error) if error.raw_os_error() == Some(libc::ENAMETOOLONG) => Ok(None),
+        place => place.map(Some),
+    }
 }
 
 /// Opens a path by its name alone, and never by a link of a process: what those lead to depends on who asks.
@@ -586,14 +647,17 @@ mod tests {
             &format!("/proc/self/task/1/{}/x", "root"),
             "/dev/stdin/x",
             "/tmp/../proc/self/cwd/../x",
-        ];
-        let far = [
-            "/",
-            "/srv/fd/x/y",
             "/proc/self/cwd",
             "/proc/self/fd/3",
             "/dev/fd/3",
             "/dev/stdin",
+        ];
+        let far = [
+            "/",
+            "/srv/fd/x/y",
+            "/proc/self/fd",
+            "/dev/fd",
+            "/proc/self/fdinfo/3",
             "/usr/lib/cwd/x",
         ];
         for path in near {

@@ -335,8 +335,8 @@ impl Run {
         }
         let target = Target::new(self, n, thread, look);
         let reply = match n.call {
-            libc::SYS_userfaultfd => Reply::Pass,
-            call if MOUNTS.contains(&call) => Reply::Pass,
+            libc::SYS_userfaultfd | libc::SYS_fsopen => Reply::Pass,
+            call if calls::REFUSED.contains(&call) => Reply::Answer(Err(Errno::EPERM)),
             libc::SYS_ioctl => match self.ioctl(&target, n, faults_count) {
                 Ok(reply) => reply,
                 Err(time) => return Handled::Later(time),

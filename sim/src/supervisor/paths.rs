@@ -4,7 +4,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-use super::calls::{Action, OpenFlags, PathArgument, PathCall, Removed};
+use super::calls::{Action, LastLink, OpenFlags, PathArgument, PathCall, Removed};
 use super::links::{self, Look};
 use super::program::hold_forks;
 use super::resolve::{Meant, NamedPath, SimulatedPath};
@@ -20,6 +20,9 @@ use nvabi_supervise::{AddFd, Notification};
 /// The flags that mean something for a descriptor of a place (`build_open_flags` in `fs/open.c`).
 const OF_PLACES: i32 = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
 
+/// The bytes of a path in a socket's address, with a zero at its end.
+const SOCKET_PATH: usize = 108;
+
 /// How a file is opened.
 #[derive(Debug, Clone, Copy)]
 struct Opening {
@@ -27,6 +30,8 @@ struct Opening {
     mode: u64,
     /// `RESOLVE_…` of `openat2`.
     limits: u64,
+    /// Whether a mount of its own is made of the place.
+    is_mount: bool,
 }
 
 /// A call that is made again with the paths of real files, to which its own go through simulated folders.
@@ -52,13 +57,14 @@ impl Run {
     }
 
     fn named_call(&self, target: &Target<'_>, n: &Notification, call: &PathCall) -> Option<Reply> {
-        let named = |argument| NamedPath::of(n, argument);
+        let named = |argument| NamedPath::of(target, argument);
         match (call.action, call.paths) {
             (Action::Open(flags), [path]) => self.open(target, n, flags, path),
             (action, [path]) => {
+                let named = named(path)?;
                 let named = match action {
-                    Action::ReadLink { .. } => NamedPath { may_be_empty: true, ..named(path) },
-                    _ => named(path),
+                    Action::ReadLink { .. } => NamedPath { may_be_empty: named.text != 0, ..named },
+                    _ => named,
                 };
                 if let Some(stat) = self.stat_without_path(target, action, named) {
                     return Some(Reply::Answer(put_stat(target, action, &stat)));
@@ -69,7 +75,7 @@ impl Run {
                 }
             }
             (action, [first, second]) => {
-                let meant = [first, second].map(|path| self.resolve(target, named(path)));
+                let meant = [first, second].map(|path| self.resolve(target, named(path)?));
                 if target.must_wait.get() {
                     return None;
                 }
@@ -107,7 +113,7 @@ impl Run {
         let place = match meant {
             Meant::Simulated(place) => place,
             Meant::Failed(errno) => return Some(Reply::Answer(Err(errno))),
-            Meant::Absent if matches!(action, Action::Make) => {
+            Meant::Absent if matches!(action, Action::Make | Action::Bind) => {
                 return Some(Reply::Answer(Err(Errno::EPERM)));
             }
             Meant::Absent | Meant::Outside(_) => return Some(Reply::Answer(Err(Errno::ENOENT))),
@@ -141,12 +147,14 @@ impl Run {
         path: &PathArgument,
     ) -> Option<Reply> {
         let opening = Opening::of(target, n, flags)?;
-        let Opening { flags, mode, limits } = opening;
+        let Opening { flags, mode, limits, is_mount } = opening;
         let only_new = libc::O_CREAT | libc::O_EXCL;
         let follows = flags & libc::O_NOFOLLOW == 0 && flags & only_new != only_new;
-        let named = NamedPath { follows, limits, ..NamedPath::of(n, path) };
+        let last = if follows { LastLink::Followed } else { LastLink::Kept };
+        let named = NamedPath { last, limits, ..NamedPath::of(target, path)? };
         let failed = |errno| Some(Reply::Answer(Err(errno)));
         match self.resolve(target, named)? {
+            Meant::Simulated(_) if is_mount => failed(Errno::EPERM),
             Meant::Simulated(place) => Some(self.open_place(target, n, place, flags)),
             // Nobody can make a file where all are simulated.
             Meant::Absent if flags & libc::O_CREAT != 0 => failed(Errno::EACCES),
@@ -321,11 +329,19 @@ impl Opening {
                 if flags & libc::O_PATH != 0 {
                     flags &= OF_PLACES;
                 }
-                return Some(Self { flags, mode: 0, limits: 0 });
+                return Some(Self::with(flags));
             }
             OpenFlags::Creat => {
-                let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
-                return Some(Self { flags, mode: 0, limits: 0 });
+                return Some(Self::with(libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC));
+            }
+            OpenFlags::Tree(flags) => {
+                let given = n.args[flags] as i32;
+                let is_kept = given & libc::AT_SYMLINK_NOFOLLOW != 0;
+                let kept = if is_kept { libc::O_NOFOLLOW } else { 0 };
+                // `OPEN_TREE_CLOEXEC` is the same bit.
+                let flags = libc::O_PATH | kept | given & libc::O_CLOEXEC;
+                let is_mount = given & libc::OPEN_TREE_CLONE as i32 != 0;
+                return Some(Self { is_mount, ..Self::with(flags) });
             }
             OpenFlags::How { address, size } => (address, size),
         };
@@ -337,8 +353,12 @@ impl Opening {
             .chunks_exact(8)
             .map(|word| word.iter().rev().fold(0_u64, |value, byte| value << 8 | u64::from(*byte)));
         let [flags, mode, limits] = [words.next()?, words.next()?, words.next()?];
-        let opening = Self { flags: i32::try_from(flags).ok()?, mode, limits };
+        let opening = Self { mode, limits, ..Self::with(i32::try_from(flags).ok()?) };
         opening.is_valid().then_some(opening)
+    }
+
+    fn with(flags: i32) -> Self {
+        Self { flags, mode: 0, limits: 0, is_mount: false }
     }
 
     /// Whether the kernel takes this from `openat2` (`build_open_flags` in `fs/open.c`).
@@ -369,6 +389,12 @@ fn again(
     args: [u64; 6],
     paths: Vec<(PathArgument, PathBuf)>,
 ) -> Option<Reply> {
+    let is_short = |(argument, path): &(PathArgument, PathBuf)| {
+        argument.length.is_none() || path.as_os_str().len() < SOCKET_PATH
+    };
+    if !paths.iter().all(is_short) {
+        return Some(Reply::Answer(Err(Errno::EINVAL)));
+    }
     if target.look == Look::AtOnce {
         target.must_wait.set(true);
         return None;
@@ -388,6 +414,9 @@ fn change(action: Action, kind: &EntryKind, args: &[u64; 6]) -> Result<i64, Errn
     };
     match (action, kind) {
         (Action::ExtendedAttribute, _) => Err(Errno::EOPNOTSUPP),
+        (Action::Refuse(errno), _) => Err(errno),
+        (Action::Bind, _) => Err(Errno::EADDRINUSE),
+        (Action::Connect, _) => Err(Errno::ECONNREFUSED),
         (Action::SetMode, EntryKind::Link(_)) => Err(Errno::EOPNOTSUPP),
         (Action::SetMode | Action::SetOwner | Action::SetTimes, _) => Ok(0),
         (Action::Truncate, EntryKind::Text(text)) if text.is_writable => Ok(0),
@@ -412,11 +441,16 @@ fn name_anew(
     for (at, meant) in [&old, &new].into_iter().enumerate() {
         mounts[at] = match meant {
             Some(Meant::Failed(errno)) => return Err(*errno),
-            Some(Meant::Absent) if at == 0 => return Err(Errno::ENOENT),
+            Some(Meant::Absent) if at == 0 || matches!(action, Action::Refuse(_)) => {
+                return Err(Errno::ENOENT);
+            }
             Some(Meant::Simulated(place)) => links::mount(&place.path),
             // Whether the other is a real file beside the first is not looked at.
             _ => None,
         };
+    }
+    if let Action::Refuse(errno) = action {
+        return Err(errno);
     }
     match (&old, &new) {
         (Some(Meant::Simulated(old)), Some(Meant::Simulated(new))) if old.path == new.path => {

@@ -89,9 +89,16 @@ pub(super) fn call_again(listener: &Listener, notification: &Notification, again
     let mut args = again.args;
     let mut text = Vec::new();
     for (argument, path) in &again.paths {
-        args[argument.path] = text.len() as u64;
+        let start = text.len();
+        args[argument.path] = start as u64;
+        if argument.length.is_some() {
+            text.extend((libc::AF_UNIX as libc::sa_family_t).to_ne_bytes());
+        }
         text.extend_from_slice(path.as_os_str().as_bytes());
         text.push(0);
+        if let Some(length) = argument.length {
+            args[length] = (text.len() - start) as u64;
+        }
     }
     let length = text.len() as u64;
     let (access, kind) =
@@ -224,6 +231,8 @@ impl Trace {
         &mut self,
         make: impl FnOnce(&mut Self, &Registers, u64) -> io::Result<i64>,
     ) -> io::Result<()> {
+        /// `ERESTARTSYS` to `ERESTART_RESTARTBLOCK`, which programs do not see.
+        const INTERRUPTED: std::ops::RangeInclusive<i64> = -516..=-512;
         self.wait_until_it_leaves()?;
         let registers = self.thread.registers()?;
         let mask = self.thread.replace_mask(u64::MAX)?;
@@ -234,8 +243,6 @@ impl Trace {
         });
         self.thread.set_registers(&after)?;
         self.thread.replace_mask(mask)?;
-        /// `ERESTARTSYS` to `ERESTART_RESTARTBLOCK`, which programs do not see.
-        const INTERRUPTED: std::ops::RangeInclusive<i64> = -516..=-512;
         made.map(drop)
     }
 
@@ -248,13 +255,6 @@ impl Trace {
         Ok(self.thread.registers()?.result())
     }
 
-    /// Until the thread begins or ends a call. Job control stops it in between as often as it likes.
-    fn go_to_call(&mut self) -> io::Result<()> {
-        let mut signal = 0;
-        loop {
-            self.thread.resume(Resume::ToCall, signal)?;
-            signal = match self.wait()? {
-                (AT_CALL, _) => return Ok(()),
     /// The same for a call that may wait: signals that are not in this mask end it, and come when all is done.
     fn call_with_signals(
         &mut self,
@@ -272,6 +272,13 @@ impl Trace {
         Ok(self.thread.registers()?.result())
     }
 
+    /// Until the thread begins or ends a call. Job control stops it in between as often as it likes.
+    fn go_to_call(&mut self) -> io::Result<()> {
+        let mut signal = 0;
+        loop {
+            self.thread.resume(Resume::ToCall, signal)?;
+            signal = match self.wait()? {
+                (AT_CALL, _) => return Ok(()),
                 (_, EVENT_STOP) => 0,
                 // SIGSTOP: all others are blocked. A SIGCONT that comes after it must find it delivered.
                 (signal, _) => signal,
