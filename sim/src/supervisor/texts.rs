@@ -106,8 +106,10 @@ impl Shared {
     /// Takes over what was written to files of text, which may change the files that there are.
     pub(super) fn settle_texts(&self, machine: &mut AnyMachine) {
         self.settle(&mut **machine);
+        // Who makes a call waits for the machine where there are writers: none goes before the paths are those after it.
+        let mut writers = self.writers();
         // What is mapped is written without a report.
-        settle_writers(&mut **machine, &mut self.writers());
+        settle_writers(&mut **machine, &mut writers);
         self.renew_tree(machine);
     }
 }
