@@ -116,7 +116,8 @@ pub unsafe fn load(program: &[sock_filter], flags: libc::c_ulong) -> i64 {
     }
 }
 
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(test)]
+#[cfg(target_arch = "x86_64")]
 mod tests {
     use super::*;
 

@@ -193,7 +193,7 @@ fn reopen(file: &OwnedFd, access: Access) -> io::Result<OwnedFd> {
     Ok(fs::OpenOptions::new().read(read).write(write).open(path)?.into())
 }
 
-#[cfg(all(test, feature = "tegra"))]
+#[cfg(test)]
 mod tests {
     use std::io::Write as _;
     use std::time::{Duration, Instant};
