@@ -264,14 +264,6 @@ impl Machine {
         let allocator = Allocator { device: made.by.clone(), node, request: made.request.clone() };
         Ok((made, allocator))
     }
-
-    /// What a set costs all who use it here.
-    fn cost(&self, offers: &[Offer], elsewhere: &[usize], set: &CapabilitySet) -> u64 {
-        let here = || offers.iter().enumerate().filter(|(at, _)| !elsewhere.contains(at));
-        let used = |name: &str| here().any(|(_, offer)| offer.of.device == name);
-        let devices = self.found.devices.iter().filter(|device| used(&device.info().name));
-        devices.map(|device| device.cost(set)).fold(0, u64::saturating_add)
-    }
 }
 
 /// Asks each device that a use may mean; `None` of those that cannot do this, such as with a detail that they do not
@@ -424,7 +416,7 @@ fn attempt(
     let usage =
         Usage { uses: offers.iter().map(|offer| offer.of.clone()).collect(), ..asked.clone() };
     if let Some(machine) = machine {
-        sets.sort_by_key(|set| machine.cost(offers, elsewhere, set));
+        machine.prober.sort(&machine.found.devices, &usage, elsewhere, &mut sets);
     }
     let mut reasons = Vec::new();
     let mut chosen = None;
@@ -483,11 +475,15 @@ fn attempt(
         return Err(Failure::NoMemory(usage, reasons, refusals));
     };
     let no_layout = if layout.is_none() { reason(at) } else { String::new() };
-    let planned = sets.remove(at);
+    // Of others that were tried no memory can be made.
+    let may_serve = |place: usize| reasons.get(place).is_none_or(|(_, is_final)| !is_final);
+    let others = sets.iter().enumerate().filter(|(place, _)| *place != at && may_serve(*place));
+    let others = others.map(|(_, set)| set.clone()).collect();
+    let planned = sets.swap_remove(at);
     // What devices turned out to need is part of it.
     let set = buffer.as_ref().map_or(planned, |made| made.description().set.clone());
     Ok((
-        Plan { usage, set, layout, allocator, proofs, others: sets, complete, refusals, no_layout },
+        Plan { usage, set, layout, allocator, proofs, others, complete, refusals, no_layout },
         buffer,
     ))
 }

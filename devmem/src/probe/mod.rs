@@ -16,7 +16,7 @@ use super::drivers;
 use super::error::{Error, ErrorKind, Result};
 use super::explain::{Offer, plan};
 use super::layout::{Layout, layout_of, solve};
-use super::memory;
+use super::memory::{self, Memory};
 use super::usage::{Image, Operation, Usage, Use};
 use answers::{Answer, Answers, Question, is_tried_with};
 use trial::{Foreign, Found, ONE_PIECE, Trial, allocators, made_to_try, makes_as_it_sees_fit};
@@ -176,7 +176,7 @@ impl Prober {
         devices: &[Box<dyn Device>],
     ) -> Result<Vec<Constraint>> {
         let of = use_of(device.info(), operation, &description.usage);
-        let ways = self.ways(device, &of, description, devices)?;
+        let ways = self.ways(device, &of, description, devices).map_err(|failed| failed.error)?;
         Ok(ways.into_iter().next().unwrap_or_default())
     }
 
@@ -187,26 +187,26 @@ impl Prober {
         of: &Use,
         description: &Description,
         devices: &[Box<dyn Device>],
-    ) -> Result<Vec<Vec<Constraint>>> {
+    ) -> Outcome<Vec<Vec<Constraint>>> {
         let answer = self.answer(device, of, description, devices);
-        let Answer { ways, refusals } = answer.map_err(|(error, _)| error)?;
+        let Answer { ways, refusals } = answer.map_err(|(failed, _)| failed)?;
         if ways.is_empty() {
             let reasons: Vec<String> = refusals.iter().map(Refusal::to_string).collect();
-            return Err(Error::unsupported(reasons.join("; ")));
+            return Err(Error::unsupported(reasons.join("; ")).into());
         }
         Ok(ways)
     }
 
     /// The same among what others ask. Where it takes nobody's memory that keeps to that, such as a heap's near a GPU,
     /// it is asked without which heap it is, then without all that is asked of memory: who makes memory for all keeps to
-    /// all. A device that asks for its own already is not. Ways that leave open who makes the memory come first.
+    /// all. A device that asks for its own already is not.
     fn ways_among(
         &self,
         device: &dyn Device,
         of: &Use,
         description: &Description,
         devices: &[Box<dyn Device>],
-    ) -> Result<Vec<Vec<Constraint>>> {
+    ) -> Outcome<Vec<Vec<Constraint>>> {
         let asked = &description.set.constraints;
         let adds_no_maker = |need: &Constraint| is_tried_with(need) || asked.contains(need);
         let is_free = |way: &Vec<Constraint>| way.iter().all(adds_no_maker);
@@ -215,7 +215,7 @@ impl Prober {
         for is_lifted in [memory::is_of_heap, memory::is_of_memory] {
             let is_enough = match &found {
                 Ok(ways) => ways.iter().any(is_free),
-                Err(error) => error.is_passing(),
+                Err(failed) => failed.is_busy,
             };
             if is_enough {
                 break;
@@ -226,23 +226,16 @@ impl Prober {
                 continue;
             }
             found = match (found, self.ways(device, of, &freer, devices)) {
-                (Ok(mut ways), Ok(more)) => {
-                    for way in more {
-                        if !ways.contains(&way) {
-                            ways.push(way);
-                        }
-                    }
-                    Ok(ways)
-                }
+                (Ok(ways), Ok(more)) => Ok([ways, more].concat()),
                 (found, freer) => found.or(freer),
             };
         }
-        let mut ways = found?;
-        // One that asks for no more leaves all that the others do.
-        if let Some(at) = ways.iter().position(|way| way.iter().all(|need| asked.contains(need))) {
-            return Ok(vec![ways.swap_remove(at)]);
+        let mut ways: Vec<Vec<Constraint>> = Vec::new();
+        for way in without_superfluous(found?, asked) {
+            if !ways.contains(&way) {
+                ways.push(way);
+            }
         }
-        ways.sort_by_key(|way| !is_free(way));
         Ok(ways)
     }
 
@@ -253,7 +246,7 @@ impl Prober {
         of: &Use,
         description: &Description,
         devices: &[Box<dyn Device>],
-    ) -> std::result::Result<Answer, (Error, Vec<Refusal>)> {
+    ) -> std::result::Result<Answer, (Failed, Vec<Refusal>)> {
         let question = Question::new(device.info(), of, description, devices);
         if let Some(known) = self.answers().recall(&question, description) {
             return Ok(known);
@@ -266,10 +259,11 @@ impl Prober {
         let mut trial =
             Trial { of, device, description: &asked, refusals, passing: None, lacking: None };
         let found = trial.run(self, devices);
+        let is_busy = trial.passing.is_some();
         let passing = trial.passing.take().or(trial.lacking.take());
         let (Found { ways, is_proved }, refusals) = (found, trial.refusals);
         match passing {
-            Some(passing) if ways.is_empty() => return Err((passing, refusals)),
+            Some(error) if ways.is_empty() => return Err((Failed { error, is_busy }, refusals)),
             // What it takes instead is right now, and may be too strict at another time; so may what nobody proved.
             Some(_) => return Ok(Answer { ways, refusals }),
             None if !is_proved => return Ok(Answer { ways, refusals }),
@@ -345,7 +339,7 @@ impl Prober {
             refusals.extend(told);
             let before = sets.len();
             let mut conflict = None;
-            for way in ways {
+            for way in without_superfluous(ways, &description.set.constraints) {
                 match merged(device, &description.set.constraints, &way) {
                     Ok(constraints) => {
                         sets.push(CapabilitySet { constraints, ..description.set.clone() });
@@ -411,7 +405,8 @@ impl Prober {
         let of = Party { devices, asked, users: &users, all_try };
         // Devices know which uses are theirs by their names.
         let usage = Usage { uses: uses.clone(), ..asked.clone() };
-        self.make_for(&of, &users, Description { usage, ..description.clone() }, &[])
+        let made = self.make_for(&of, &users, Description { usage, ..description.clone() }, &[]);
+        made.map_err(|failed| failed.error)
     }
 
     /// Asks one user after the other what it needs, and tries each way until memory is made. `whole` are those before
@@ -422,37 +417,105 @@ impl Prober {
         left: &[(&dyn Device, &Use)],
         description: Description,
         whole: &[&DeviceInfo],
-    ) -> Result<Made> {
+    ) -> Outcome<Made> {
         let Some(((device, wanted), left)) = left.split_first() else {
-            return self.make_as(of, &description, whole);
+            return Ok(self.make_as(of, &description, whole)?);
         };
         // Memory whose layout is open cannot be made to try.
         if !device.info().imports || description.layout.is_open() {
             return self.make_for(of, left, description, whole);
         }
-        let ways = self.ways_among(*device, wanted, &description, of.devices)?;
-        let mut failed = Vec::new();
+        let mut ways = self.ways_among(*device, wanted, &description, of.devices)?;
+        ways.sort_by_cached_key(|way| {
+            let description = with_needs(*device, &description, way);
+            description.map_or(Rank::LAST, |it| self.rank(of.devices, of.users, &it))
+        });
+        let mut failed: Vec<Error> = Vec::new();
         for way in &ways {
             let mut whole = whole.to_vec();
             whole.extend(way.contains(&ONE_PIECE).then(|| device.info()));
             let made = with_needs(*device, &description, way)
+                .map_err(Failed::from)
                 .and_then(|description| self.make_for(of, left, description, &whole));
             match made {
                 Ok(made) => return Ok(made),
                 // The next way would find it as busy.
-                Err(error) if error.is_passing() => return Err(error),
-                Err(error) => failed.push(error),
+                Err(busy) if busy.is_busy => return Err(busy),
+                Err(other) => failed.push(other.error),
             }
         }
         let texts: Vec<String> = failed.iter().map(Error::to_string).collect();
         if texts.iter().all(|text| Some(text) == texts.first()) {
-            return Err(failed.remove(0));
+            return Err(failed.remove(0).into());
         }
         let each = ways.iter().zip(texts).map(|(way, text)| match &way[..] {
             [] => text,
             way => format!("where {wanted} needs {}: {text}", listed(way)),
         });
-        Err(Error::unsupported(each.collect::<Vec<_>>().join("; ")))
+        Err(Error::unsupported(each.collect::<Vec<_>>().join("; ")).into())
+    }
+
+    /// Who is asked for memory, in order: those that are preferred, then others by their costs. One that sets itself up
+    /// to make memory, as a camera does, and is to take no part is asked last.
+    fn makers<'d>(
+        &self,
+        devices: &'d [Box<dyn Device>],
+        users: &[(&dyn Device, &Use)],
+        description: &Description,
+    ) -> Vec<(Rank, &'d dyn Device)> {
+        let place = |name: &String| self.preferred.iter().position(|known| known == name);
+        let is_user = |name: &String| users.iter().any(|(_, of)| of.device == *name);
+        let rank = |device: &dyn Device| {
+            let name = &device.info().name;
+            let is_stranger = makes_as_it_sees_fit(device) && !is_user(name);
+            let cost = device.cost(&description.set);
+            Rank { place: place(name).unwrap_or(usize::MAX), is_stranger, cost }
+        };
+        let makers = allocators(description, devices).map(|device| (rank(device), device));
+        let mut makers: Vec<(Rank, &dyn Device)> = makers.collect();
+        makers.sort_by_key(|(rank, _)| *rank);
+        makers
+    }
+
+    /// That of the first who can make memory as described.
+    fn rank(
+        &self,
+        devices: &[Box<dyn Device>],
+        users: &[(&dyn Device, &Use)],
+        description: &Description,
+    ) -> Rank {
+        let can = |device: &dyn Device| {
+            let serves = |memory: Memory| memory.serves_of(Some(device.info()), description);
+            device.memory().is_none_or(|memory| serves(memory).is_ok())
+        };
+        let makers = self.makers(devices, users, description);
+        let first = makers.into_iter().find(|(_, device)| can(*device));
+        first.map_or(Rank::LAST, |(rank, _)| rank)
+    }
+
+    /// Sorts sets by what they cost their users, of which those at some places are elsewhere; those that cost the same
+    /// by who would make the memory: first who is preferred, then who is cheapest.
+    pub fn sort(
+        &self,
+        devices: &[Box<dyn Device>],
+        usage: &Usage,
+        elsewhere: &[usize],
+        sets: &mut [CapabilitySet],
+    ) {
+        let here = || usage.uses.iter().enumerate().filter(|(at, _)| !elsewhere.contains(at));
+        let device = |of: &Use| devices.iter().find(|device| device.info().name == of.device);
+        let users: Vec<(&dyn Device, &Use)> =
+            here().filter_map(|(_, of)| Some((device(of)?.as_ref(), of))).collect();
+        sets.sort_by_cached_key(|set| {
+            let costs = users.iter().map(|(device, _)| device.cost(set));
+            let layout = layout_of(&usage.image, set).ok();
+            let rank = layout.map_or(Rank::LAST, |layout| {
+                let (usage, set) = (usage.clone(), set.clone());
+                let description = Description { usage, set, layout, metadata: Vec::new() };
+                self.rank(devices, &users, &description)
+            });
+            (costs.fold(0, u64::saturating_add), rank)
+        });
     }
 
     /// Makes memory as it is described now, by the cheapest that makes what all take.
@@ -464,17 +527,8 @@ impl Prober {
     ) -> Result<Made> {
         let is_mapped = of.users.iter().any(|(_, of)| of.operation.is_cpu());
         let mut refusals: Vec<(Vec<String>, String)> = Vec::new();
-        let mut makers: Vec<&dyn Device> = allocators(description, of.devices).collect();
-        // Stable: others stay in the order of their costs. One that sets itself up to make memory, as a camera does, and
-        // is to take no part is asked last.
-        let place = |name: &String| self.preferred.iter().position(|known| known == name);
-        let is_user = |name: &String| of.users.iter().any(|(_, of)| of.device == *name);
-        makers.sort_by_key(|device| {
-            let name = &device.info().name;
-            let is_stranger = makes_as_it_sees_fit(*device) && !is_user(name);
-            (place(name).unwrap_or(usize::MAX), is_stranger)
-        });
-        for allocator in makers {
+        let makers = self.makers(of.devices, of.users, description);
+        for (_, allocator) in makers {
             let by = allocator.info().name.clone();
             // Of its own memory, a device proves nothing.
             let is_whole = whole.iter().any(|user| !user.is_of(allocator.info()));
@@ -529,10 +583,7 @@ impl Prober {
             let refusals = refusals.iter().map(|refusal| format!("{refusal}\n"));
             Error::unsupported(refusals.fold(why.to_string(), |text, refusal| text + &refusal))
         })?;
-        let cost = |set: &CapabilitySet| {
-            users.iter().map(|(device, _)| device.cost(set)).fold(0, u64::saturating_add)
-        };
-        sets.sets.sort_by_key(cost);
+        self.sort(devices, usage, &[], &mut sets.sets);
         Ok(sets.sets)
     }
 
@@ -636,6 +687,46 @@ struct Party<'a> {
     users: &'a [(&'a dyn Device, &'a Use)],
     /// Whether all of them try it.
     all_try: bool,
+}
+
+/// Why no memory was made.
+#[derive(Debug)]
+struct Failed {
+    error: Error,
+    /// Whether a device was, which another way would find so too.
+    is_busy: bool,
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self { error, is_busy: false }
+    }
+}
+
+type Outcome<T> = std::result::Result<T, Failed>;
+
+/// In which order devices are asked for memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    /// Among those that are preferred.
+    place: usize,
+    is_stranger: bool,
+    cost: u64,
+}
+
+impl Rank {
+    const LAST: Self = Self { place: usize::MAX, is_stranger: true, cost: u64::MAX };
+}
+
+/// The ways without those that another one makes superfluous, which asks for no more than is asked.
+fn without_superfluous(
+    mut ways: Vec<Vec<Constraint>>,
+    asked: &[Constraint],
+) -> Vec<Vec<Constraint>> {
+    match ways.iter().position(|way| way.iter().all(|need| asked.contains(need))) {
+        Some(at) => vec![ways.swap_remove(at)],
+        None => ways,
+    }
 }
 
 /// The description with what a device needs; its rows are further apart where that asks for it.

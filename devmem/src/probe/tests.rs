@@ -589,7 +589,7 @@ fn where_nothing_keeps_to_what_others_ask_a_device_is_asked_without_it() {
     for constraint in [local, owner] {
         asked.set.constraints = vec![constraint];
         let ways = prober(9).ways_among(&*camera, &of, &asked, &devices).unwrap();
-        assert_eq!(ways[0], [ONE_PIECE]);
+        assert!(ways.contains(&vec![ONE_PIECE]), "{ways:?}");
     }
 }
 

@@ -88,8 +88,7 @@ impl Trial<'_> {
             Taken::With(needs) => {
                 // It takes memory of others all the same.
                 self.lacking = None;
-                let is_bound = needs.contains(&ONE_PIECE) && !self.has_one_piece();
-                let own = if is_bound { self.own(devices) } else { None };
+                let own = if needs.contains(&ONE_PIECE) { self.own(devices) } else { None };
                 [needs].into_iter().chain(own).collect()
             }
         };
@@ -141,10 +140,7 @@ impl Trial<'_> {
         prober: &Prober,
         devices: &[Box<dyn Device>],
     ) -> Taken {
-        let scattered = match description.files() {
-            1 => Ok(prober.scatter(description)),
-            _ => description.made_by_planes(|one| Ok(prober.scatter(one))),
-        };
+        let scattered = scattered(description, prober);
         let scattered = match scattered {
             Ok(Some(scattered)) => scattered,
             Ok(None) => return Taken::Untried,
@@ -158,7 +154,9 @@ impl Trial<'_> {
             return Taken::With(Vec::new());
         }
         let told = self.refusals.len();
-        if self.takes_one_piece(&asking_for(description, ONE_PIECE), prober, devices) {
+        if self.takes_one_piece(&asking_for(description, ONE_PIECE), prober, devices)
+            || self.takes_page(description, prober)
+        {
             // It does take such memory, whoever's it refused.
             self.refusals.truncate(told);
             return Taken::With(vec![ONE_PIECE]);
@@ -188,14 +186,6 @@ impl Trial<'_> {
                 _ => {}
             }
         }
-        // A page is as large as it is.
-        let page = at_most(description, PAGE).and_then(|smaller| match smaller.files() {
-            1 => (prober.foreign.one_piece)(&smaller),
-            _ => smaller.made_by_planes(|one| Ok((prober.foreign.one_piece)(one))).ok().flatten(),
-        });
-        if page.is_some_and(|page| self.takes(Tried::OnePiece, &page)) {
-            return true;
-        }
         // What was refused says nothing of what could not be made.
         if let Some(error) = used_up {
             self.lacks(Tried::OnePiece, &description.layout, error);
@@ -203,10 +193,22 @@ impl Trial<'_> {
         false
     }
 
-    /// Whether what it makes itself is in one piece, and so no way of its own.
-    fn has_one_piece(&self) -> bool {
-        let memory = self.device.memory();
-        memory.is_some_and(|memory| memory.contiguous >= self.description.layout.size)
+    /// Whether it takes a page, which is in one piece. A large image is tried with fewer rows, which say something where
+    /// the device does not take those scattered either.
+    fn takes_page(&mut self, description: &Description, prober: &Prober) -> bool {
+        let Some(smaller) = at_most(description, PAGE) else { return false };
+        if smaller.layout != description.layout {
+            let Ok(Some(scattered)) = scattered(&smaller, prober) else { return false };
+            if self.device.import(&scattered).is_ok() {
+                return false;
+            }
+        }
+        let smaller = asking_for(&smaller, ONE_PIECE);
+        let page = match smaller.files() {
+            1 => (prober.foreign.one_piece)(&smaller),
+            _ => smaller.made_by_planes(|one| Ok((prober.foreign.one_piece)(one))).ok().flatten(),
+        };
+        page.is_some_and(|page| self.takes(Tried::OnePiece, &page))
     }
 
     /// Where no memory of others can be made, a device is believed what it says, unless it refuses its own; in rows as
@@ -301,6 +303,14 @@ impl Trial<'_> {
         if self.refusals.last() != Some(&refusal) {
             self.refusals.push(refusal);
         }
+    }
+}
+
+/// Scattered memory, in as many files as are asked for; `None` where there is none.
+fn scattered(description: &Description, prober: &Prober) -> Result<Option<Buffer>> {
+    match description.files() {
+        1 => Ok(prober.scatter(description)),
+        _ => description.made_by_planes(|one| Ok(prober.scatter(one))),
     }
 }
 

@@ -103,16 +103,88 @@ fn own_memory_is_no_proof_that_it_is_in_one_piece() {
     assert_eq!(prober(9).make(&devices, &asked).unwrap().by, "heap");
 }
 
-/// What it makes is in one piece: that it takes its own adds no way.
+/// Others' memory in one piece is scarce: a device's own is asked for first where it costs less, or is preferred.
 #[test]
-fn who_makes_memory_in_one_piece_has_no_way_of_its_own() {
-    let mut panel = panel();
-    panel.memory.contiguous = u64::MAX;
-    let devices: Vec<Box<dyn Device>> = vec![fake("heap", any, u64::MAX), panel];
-    let image = description(&[]).usage.image;
-    let offered = prober(9).offer(&*devices[1], &image, Operation::Capture, &devices).unwrap();
-    assert_eq!(offered.0.sets.len(), 1);
-    assert_eq!(offered.0.sets[0].constraints, [ONE_PIECE]);
+fn of_ways_that_cost_the_same_the_maker_decides() {
+    struct Costly(Box<dyn Device>, u64);
+
+    impl Device for Costly {
+        fn info(&self) -> &DeviceInfo {
+            self.0.info()
+        }
+
+        fn sets(&self, image: &Image, operation: Operation) -> Result<Vec<CapabilitySet>> {
+            self.0.sets(image, operation)
+        }
+
+        fn memory(&self) -> Option<Memory> {
+            self.0.memory()
+        }
+
+        /// As the memory that a set asks for is.
+        fn cost(&self, _: &CapabilitySet) -> u64 {
+            self.1
+        }
+
+        fn allocate(&self, description: &Description) -> Result<Buffer> {
+            self.0.allocate(description)
+        }
+
+        fn import(&self, buffer: &Buffer) -> Result<Box<dyn Import>> {
+            self.0.import(buffer)
+        }
+    }
+
+    let camera = Costly(carved("camera", "/dev/null", whole_or_own), 40);
+    let heap = Costly(fake("heap", any, u64::MAX), 100);
+    let devices: Vec<Box<dyn Device>> = vec![Box::new(heap), Box::new(camera)];
+    let asked = description(&["camera"]);
+    let by = |prober: Prober| {
+        let served = prober.serve(&devices, &asked.usage, |_| true).unwrap().by;
+        assert_eq!(prober.make(&devices, &asked).unwrap().by, served);
+        served
+    };
+    assert_eq!(by(prober(9)), "camera");
+    assert_eq!(by(prober(9).prefer(["heap".to_owned()])), "heap");
+}
+
+/// A heap with room for so many pieces.
+struct Filling(Box<Fake>, AtomicUsize);
+
+impl Device for Filling {
+    fn info(&self) -> &DeviceInfo {
+        self.0.info()
+    }
+
+    fn sets(&self, _: &Image, _: Operation) -> Result<Vec<CapabilitySet>> {
+        Ok(Vec::new())
+    }
+
+    fn memory(&self) -> Option<Memory> {
+        self.0.memory()
+    }
+
+    fn allocate(&self, description: &Description) -> Result<Buffer> {
+        let take = |left: usize| left.checked_sub(1);
+        let taken = self.1.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        taken.map_err(|_| errno("DMA_HEAP_IOCTL_ALLOC", libc::ENOMEM))?;
+        self.0.allocate(description)
+    }
+}
+
+/// That a heap is full says nothing of what was found out before, nor of the memory of others.
+#[test]
+fn what_was_found_out_serves_when_the_heap_is_full() {
+    let mut panel = display("panel", "/dev/zero");
+    (panel.info.allocates, panel.takes) = (false, whole_alone);
+    let heap = Filling(fake("heap", any, u64::MAX), AtomicUsize::new(1));
+    let camera = carved("camera", "/dev/null", any);
+    let devices: Vec<Box<dyn Device>> = vec![Box::new(heap), camera, panel];
+    let (prober, mut asked) = (prober(9), description(&["camera", "panel"]));
+    let needs = prober.needs(&*devices[2], Operation::Capture, &asked, &devices).unwrap();
+    assert_eq!(needs, [ONE_PIECE]);
+    asked.set.constraints = needs;
+    assert_eq!(prober.make(&devices, &asked).unwrap().by, "camera");
 }
 
 /// That a device makes no memory is no refusal where nobody else's can be tried.
@@ -197,10 +269,10 @@ fn what_was_found_without_memory_of_others_is_not_remembered() {
     assert_eq!(needs(&prober).unwrap(), []);
 }
 
-/// A page is as large as it is: larger images are tried with fewer rows.
+/// A page is as large as it is: larger images are tried with fewer rows, which prove nothing of a device that takes
+/// these scattered.
 #[test]
 fn large_images_are_tried_in_one_page() {
-    let camera = fake("camera", whole_alone, 0);
     let mut prober = prober(9);
     prober.foreign.one_piece = |description| {
         let fits = description.layout.size <= 2 << 20;
@@ -209,8 +281,16 @@ fn large_images_are_tried_in_one_page() {
     let mut asked = description(&[]);
     asked.usage.image = Image::new(1024, 768, Fourcc::new(b"XR24"));
     asked.layout = solve(&asked.usage.image, &asked.set).unwrap();
-    let needs = prober.needs(&*camera, Operation::Capture, &asked, &[]);
-    assert_eq!(needs.unwrap(), [ONE_PIECE]);
+    let needs = |name: &str, takes: fn(&Buffer) -> Result<()>| {
+        let camera = fake(name, takes, 0);
+        prober.needs(&*camera, Operation::Capture, &asked, &[])
+    };
+    assert_eq!(needs("bound", whole_alone).unwrap(), [ONE_PIECE]);
+    let of_few_rows = |buffer: &Buffer| match buffer.description().usage.image.height {
+        ..=512 => Ok(()),
+        _ => Err(errno("import", libc::EINVAL)),
+    };
+    needs("low", of_few_rows).unwrap_err();
 }
 
 /// That one of two ways is not what it offers says nothing where the other is.
