@@ -56,6 +56,12 @@ pub(crate) const EXCEPTION: u32 = 13;
 pub(crate) const MMU_FAULT: u32 = 31;
 const PBDMA: u32 = 32;
 
+/// NV2080_NOTIFIERS: GRAPHICS, CE0, FIFO_EVENT_MTHD; and NV01_EVENT_NONSTALL_INTR.
+const GRAPHICS: u64 = 12;
+const COPIES: u64 = 23;
+const HOST: u64 = 35;
+const OF_ENGINE: u64 = 0x0800_0000;
+
 /// NV2080_NOTIFIERS_RC_ERROR.
 const RC_ERROR: u64 = 37;
 
@@ -318,6 +324,53 @@ rules! {
         let (event, has_more) = next_event(fd).unwrap();
         let told = (event.get("hObject") as u32, event.get("NotifyIndex"), event.get("info32") as u32);
         assert_eq!((told, has_more), ((listener, RC_ERROR, MMU_FAULT), false));
+    }
+
+    engines_tell_and_go_on {
+        let (other, _, subdevice) = Client::with_device();
+        let mut rig = Rig::new();
+        let (compute, copy) = (rig.compute_class(), class(&rig.classes, COPY));
+        let at = BASE + SEMAPHORE + 64;
+        let (high, low) = ((at >> 32) as u32, at as u32);
+        let host = [incrementing(0x20, 1), 0];
+        let copies = [incrementing(0, 1), copy, incrementing(LAUNCH, 1), 2 << 5];
+        let as_report = |word: u32| [incrementing(0, 1), compute, incrementing(0x1b00, 4), high, low, 1, word];
+        let as_semaphore =
+            |word: u32| [incrementing(0, 1), compute, incrementing(0x158, 5), 1, 0, low, high, word];
+        let one_word = 1 << 28;
+        let trap = 3;
+        let told: [(u64, &[u32]); 6] = [
+            (HOST, &host),
+            (COPIES, &copies),
+            (GRAPHICS, &as_report(one_word | 1 << 20)),
+            (GRAPHICS, &as_semaphore(1 << 3 | 1 << 2)),
+            (GRAPHICS, &as_report(trap)),
+            (GRAPHICS, &as_semaphore(trap)),
+        ];
+        let files: Vec<Fd> = told
+            .iter()
+            .map(|(index, _)| {
+                let fd = file_of(&other);
+                listen(&other, subdevice, index | OF_ENGINE, fd).unwrap();
+                fd
+            })
+            .collect();
+        rig.submit(&as_report(one_word));
+        rig.submit(&as_semaphore(1 << 3));
+        assert!(rig.works());
+        assert!(!files.iter().any(|fd| is_readable(*fd)), "nobody asked for it");
+        for ((index, words), fd) in told.into_iter().zip(&files) {
+            rig.submit(words);
+            assert!(poll(*fd, 20_000).is_some(), "{index}");
+            let heard = files.iter().filter(|fd| is_readable(**fd)).count();
+            assert_eq!(heard, if index == GRAPHICS { 4 } else { 1 }, "who listens to the engine");
+            for fd in &files {
+                while let Ok((event, _)) = next_event(*fd) {
+                    assert_eq!(event.get("NotifyIndex"), index);
+                }
+            }
+        }
+        assert!(rig.works());
     }
 
     a_ring_goes_round {

@@ -1,7 +1,7 @@
 //! The compute engine, class 0xC7C0 and newer: data that comes in the stream itself, semaphores, and launches.
 //! (`clc7c0.h`; 0xA140 has the same way to load data.)
 
-use super::engine::{Bus, Fault, Outcome, Step};
+use super::engine::{Bus, Fault, Interrupt, Outcome, Step};
 use super::host::Reduction;
 use super::launch::{Launches, Object};
 use super::qmd::Action;
@@ -22,6 +22,9 @@ const SET_TEX_SAMPLER_POOL_A: u32 = 0x155c;
 const SET_TEX_HEADER_POOL_A: u32 = 0x1574;
 /// Which version headers have, from HOPPER_COMPUTE_A on.
 const SET_TEXTURE_HEADER_VERSION: u32 = 0x7ac;
+
+/// What becomes of a semaphore: an interrupt and nothing else, by which libcuda wakes who waits without spinning.
+const TRAP: u32 = 3;
 
 /// Largest piece of data that comes in a stream: a pushbuffer holds no more.
 const MAX_INLINE: u64 = 8 << 20;
@@ -199,11 +202,17 @@ impl Compute {
             1 if bus.payload(at, is_wide)? != payload => return Ok(Step::Again),
             _ => {}
         }
+        if execute & 3 == TRAP || execute >> 2 & 1 != 0 {
+            bus.interrupts.insert(Interrupt::Graphics);
+        }
         Ok(Step::Done)
     }
 
     /// `SET_REPORT_SEMAPHORE_D`.
     fn report(&self, bus: &mut Bus<'_>, report: u32) -> Outcome<()> {
+        if report & 3 == TRAP {
+            bus.interrupts.insert(Interrupt::Graphics);
+        }
         if report & 3 != 0 {
             return Ok(());
         }
@@ -213,7 +222,11 @@ impl Compute {
             let reduction = Reduction::of_compute(report >> 9 & 7, false, report >> 17 & 3 == 1);
             payload = reduction.of_values(bus.payload(at, false)?, payload)?;
         }
-        release(bus, at, payload, report >> 28 & 1 != 0)
+        release(bus, at, payload, report >> 28 & 1 != 0)?;
+        if report >> 20 & 1 != 0 {
+            bus.interrupts.insert(Interrupt::Graphics);
+        }
+        Ok(())
     }
 
     /// The last word of a description that comes in the stream.

@@ -1,7 +1,7 @@
 //! The copy engine, class 0xC7B5: lines of bytes or surfaces of blocks, with or without the components of their
 //! pixels taken apart. (`clc7b5.h`.)
 
-use super::engine::{Bus, Fault, Outcome, Step};
+use super::engine::{Bus, Fault, Interrupt, Outcome, Step};
 use super::host::Reduction;
 use super::surface::{Layout, Surface};
 use nvabi::tegra::class::copy::*;
@@ -111,6 +111,10 @@ impl Copy {
             }
         }
         self.release(bus, launch)?;
+        // LAUNCH_DMA_INTERRUPT_TYPE_NON_BLOCKING.
+        if launch >> 5 & 3 == 2 {
+            bus.interrupts.insert(Interrupt::Copy);
+        }
         Ok(Step::Done)
     }
 

@@ -2,6 +2,7 @@
 //!
 //! It goes on in turns, so that a long one neither holds up the others nor the calls of clients.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -162,6 +163,14 @@ impl Fault {
 
 pub(super) type Outcome<T = Step> = Result<T, Fault>;
 
+/// What an engine raises and goes on: programs wait for it that do not look at memory all the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Interrupt {
+    Host,
+    Graphics,
+    Copy,
+}
+
 /// What a running channel reaches.
 pub(super) struct Bus<'a> {
     space: &'a mut dyn Space,
@@ -174,6 +183,7 @@ pub(super) struct Bus<'a> {
     pub(super) notes: Vec<Note>,
     /// Windows that were given to the shaders.
     pub(super) windows: Vec<(u64, &'static str)>,
+    pub(super) interrupts: BTreeSet<Interrupt>,
 }
 
 /// What a channel did in its turn.
@@ -186,6 +196,7 @@ pub(crate) struct Turn {
     pub(crate) notes: Vec<Note>,
     /// Windows that were given to the shaders.
     pub(crate) windows: Vec<(u64, &'static str)>,
+    pub(crate) interrupts: BTreeSet<Interrupt>,
 }
 
 impl Bus<'_> {
@@ -387,13 +398,15 @@ impl Engine {
         ring: &Ring<'_>,
     ) -> Turn {
         let (takes_ptx, megahertz, run) = (ring.takes_ptx, ring.megahertz, ring.run);
-        let (notes, windows) = (Vec::new(), Vec::new());
-        let mut bus = Bus { space, clock, end, takes_ptx, megahertz, run, notes, windows };
+        let (notes, windows, interrupts) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let mut bus =
+            Bus { space, clock, end, takes_ptx, megahertz, run, notes, windows, interrupts };
         let (moved, fault) = match self.go_on(&mut bus, ring) {
             Ok(moved) => (moved, None),
             Err(fault) => (true, Some(fault)),
         };
-        Turn { moved, fault, notes: bus.notes, windows: bus.windows }
+        let Bus { notes, windows, interrupts, .. } = bus;
+        Turn { moved, fault, notes, windows, interrupts }
     }
 
     fn go_on(&mut self, bus: &mut Bus<'_>, ring: &Ring<'_>) -> Outcome<bool> {

@@ -1,7 +1,7 @@
 //! Methods of the host: semaphores, and waiting for the engines, which are never behind.
 //! (`clc56f.h`; class 0xC76F has the same.)
 
-use super::engine::{Bus, Fault, Outcome, Step};
+use super::engine::{Bus, Fault, Interrupt, Outcome, Step};
 use nvabi::tegra::class::host::*;
 
 /// What the methods before have said.
@@ -36,7 +36,10 @@ impl Host {
             SEM_PAYLOAD_HI => self.payload[1] = data,
             SEM_EXECUTE => return self.semaphore(bus, data),
             // The engines are never behind, and nobody looks at the rest.
-            NOP | NON_STALL_INTERRUPT | FB_FLUSH | MEM_OP_A..=MEM_OP_D => {}
+            NON_STALL_INTERRUPT => {
+                bus.interrupts.insert(Interrupt::Host);
+            }
+            NOP | FB_FLUSH | MEM_OP_A..=MEM_OP_D => {}
             SET_REFERENCE | WFI | YIELD | CLEAR_FAULTED => {}
             _ => {
                 let text = format!("host method {method:#04x} is unknown");

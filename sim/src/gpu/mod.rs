@@ -32,6 +32,6 @@ mod time_launches;
 pub(crate) use clock::Clock;
 pub(crate) use doorbell::{USERMODE_SIZE, clear, is_rung, set_time, take_token};
 pub(crate) use engine::{
-    ENTRY, Engine, EngineKind, Fault, KernelSpace, Ring, Space, Trap, in_turn, shorter,
+    ENTRY, Engine, EngineKind, Fault, Interrupt, KernelSpace, Ring, Space, Trap, in_turn, shorter,
 };
 pub(crate) use seen::{Bytes, Mappings, Seen};

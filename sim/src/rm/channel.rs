@@ -15,7 +15,7 @@ use super::memory::{Buffer, Of};
 use super::server::{Client, ObjectKind};
 use super::space::{Seen, Space};
 use crate::Status;
-use crate::gpu::{self as engine, Engine, EngineKind, Fault, Ring, Trap};
+use crate::gpu::{self as engine, Engine, EngineKind, Fault, Interrupt, Ring, Trap};
 use crate::log::{Log, RunId};
 use crate::machine::Doorbell;
 
@@ -116,6 +116,14 @@ impl Channel {
             log.diagnose(self.process, code, format!("channel {number}: {text}"));
         }
     }
+}
+
+/// NV2080_ENGINE_TYPE_COPY0.
+const COPY: u32 = 9;
+
+/// The NV2080_ENGINE_TYPE of what copies for a runlist: the first copy engine is that of graphics and compute channels.
+fn copy_engine(runlist: u32) -> u32 {
+    (runlist + GRAPHICS).max(COPY)
 }
 
 /// Which engine takes the methods of a class; none where the card has no such class.
@@ -303,13 +311,9 @@ impl Driver {
 
     /// NV2080_ENGINE_TYPE of what carries out the methods of a class for a channel.
     pub(super) fn engine_type(&self, channel: ChannelId, class: u32) -> Result<u32> {
-        /// NV2080_ENGINE_TYPE_COPY0.
-        const COPY: u32 = 9;
         let found = self.channels.all.get(&channel.number).ok_or(Status::INVALID_OBJECT)?;
         let is_copy = engine_of(&found.classes, class) == Some(EngineKind::Copy);
-        // The first copy engines are those that graphics and compute channels have as well.
-        let is_shared = found.runlist == 0 && is_copy;
-        Ok(if is_shared { COPY } else { found.runlist + GRAPHICS })
+        Ok(if is_copy { copy_engine(found.runlist) } else { found.runlist + GRAPHICS })
     }
 
     /// What a program writes to the doorbell.
@@ -443,10 +447,27 @@ impl Driver {
         for (code, text) in turn.notes {
             self.log.diagnose(channel.process, code, format!("channel {number}: {text}"));
         }
+        let (gpu, runlist) = (channel.gpu, channel.runlist);
+        for interrupt in turn.interrupts {
+            self.interrupt(gpu, runlist, interrupt);
+        }
         if let Some(fault) = turn.fault {
             self.fail(number, &fault);
         }
         turn.moved
+    }
+
+    /// Tells those that listen to the engine which raised this for a channel of a runlist
+    /// (`engineNonStallIntrNotify`).
+    fn interrupt(&mut self, gpu: usize, runlist: u32, interrupt: Interrupt) {
+        let name = match interrupt {
+            Interrupt::Host => "FIFO_EVENT_MTHD".to_owned(),
+            Interrupt::Graphics => "GRAPHICS".to_owned(),
+            Interrupt::Copy => format!("CE{}", copy_engine(runlist) - COPY),
+        };
+        if let Some(index) = self.interface.constant(&format!("NV2080_NOTIFIERS_{name}")) {
+            self.notify_of_engine(gpu, index, 0);
+        }
     }
 
     /// An error of a channel ends it and those of its group; the notifiers say so (nverror.h).
