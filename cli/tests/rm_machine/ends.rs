@@ -1,6 +1,7 @@
 //! How programs and machines begin and end.
 
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -247,8 +248,14 @@ fn a_machine_needs_no_rights() {
     let nvabi = lab.folder.path().join("program");
     std::fs::copy(env!("CARGO_BIN_EXE_nvabi"), &nvabi).unwrap();
     let nvabi = nvabi.display();
+    // Who may not read a program may not look at a process of it either: its paths are the kernel's.
+    let closed = lab.folder.path().join("closed");
+    std::fs::copy("/bin/echo", &closed).unwrap();
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o711)).unwrap();
+    let closed = closed.display();
     let script = format!(
-        "{nvabi} rm up lab && {nvabi} rm run lab -- cat /sys/module/nvidia/version; {nvabi} rm down lab"
+        "{nvabi} rm up lab && {nvabi} rm run lab -- cat /sys/module/nvidia/version; \
+         {nvabi} rm run lab -- {closed} runs; {nvabi} rm down lab"
     );
     let mut command = std::process::Command::new("setpriv");
     command.args([
@@ -268,7 +275,7 @@ fn a_machine_needs_no_rights() {
     if done.told.contains("does not permit") {
         nvabi_test::skip(nvabi_test::Need::Supervise, done.told.trim());
     }
-    assert_eq!((done.code, done.out.as_str()), (Some(0), "550.163.01\n"), "{}", done.told);
+    assert_eq!((done.code, done.out.as_str()), (Some(0), "550.163.01\nruns\n"), "{}", done.told);
 }
 
 /// Keeps a command and all that comes of it from making some calls, as a container's profile does.

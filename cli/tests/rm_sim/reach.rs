@@ -41,15 +41,6 @@ fn said(path: *const libc::c_char) -> Vec<i32> {
     }
 }
 
-/// The first byte that is not zero of memory that the kernel reads for this process and for no other: a path, and one
-/// of nothing.
-fn private_path() -> Option<*const libc::c_char> {
-    let maps = fs::read_to_string("/proc/self/maps").unwrap();
-    let start = maps.lines().find(|line| line.ends_with("[vvar]"))?.split('-').next()?;
-    let start = usize::from_str_radix(start, 16).unwrap() as *const libc::c_char;
-    (0..4096).map(|at| unsafe { start.add(at) }).find(|at| unsafe { at.read_volatile() } != 0)
-}
-
 static ALARMS: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn count_alarm(_: libc::c_int) {
@@ -69,9 +60,6 @@ rules! {
     paths_that_cannot_be_read_are_no_files {
         let all = |errno: i32| vec![errno; 7];
         assert_eq!(said(8 as *const libc::c_char), all(EFAULT));
-        if let Some(path) = private_path() {
-            assert_eq!(said(path), all(EFAULT), "what is read by nobody else");
-        }
         // A path that reaches to the end of its memory, and as long as one can be.
         let size = 3 * 4096;
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -273,7 +261,8 @@ rules! {
             let before = ALARMS.load(Ordering::Relaxed);
             let pipe = pipe.clone();
             let other = std::thread::spawn(move || {
-                for _ in 0..500 {
+                let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+                while std::time::Instant::now() < end {
                     if ALARMS.load(Ordering::Relaxed) - before >= 20 {
                         break;
                     }

@@ -8,6 +8,17 @@ use crate::Errno;
 /// stops. Who is not root may be refused them.
 pub(super) const REFUSED: [i64; 2] = [libc::SYS_open_by_handle_at, libc::SYS_io_uring_setup];
 
+/// Calls by paths that may wait for another process, as for who opens the other end of a pipe.
+pub(super) const WAITS: &[i64] = &[
+    libc::SYS_openat,
+    libc::SYS_openat2,
+    libc::SYS_connect,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_open,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_creat,
+];
+
 /// Calls that name files by paths: each number once.
 pub(super) const PATH_CALLS: &[PathCall] = &[
     call(libc::SYS_openat, Action::Open(OpenFlags::Argument(2)), &[at(0, 1)]),

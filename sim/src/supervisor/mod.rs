@@ -330,9 +330,6 @@ impl Run {
         if is_userfaultfd(n) {
             self.faults_are_answered.store(true, Ordering::Release);
         }
-        if MOUNTS.contains(&n.call) {
-            self.files_are_served.store(true, Ordering::Release);
-        }
         let target = Target::new(self, n, thread, look);
         let reply = match n.call {
             libc::SYS_userfaultfd | libc::SYS_fsopen => Reply::Pass,
@@ -361,6 +358,9 @@ impl Run {
         };
         if target.must_wait.get() {
             return Handled::Elsewhere;
+        }
+        if MOUNTS.contains(&n.call) && matches!(reply, Reply::Pass | Reply::Again(_)) {
+            self.files_are_served.store(true, Ordering::Release);
         }
         match reply {
             Reply::Pass => self.listener.pass(n),

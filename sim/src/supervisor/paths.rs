@@ -1,14 +1,15 @@
 //! The calls that name files by paths, and those that ask about files which are open: their answers.
 
+use std::ffi::CString;
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-use super::calls::{Action, LastLink, OpenFlags, PathArgument, PathCall, Removed};
+use super::calls::{self, Action, LastLink, OpenFlags, PathArgument, PathCall, Removed};
 use super::links::{self, Look};
 use super::program::hold_forks;
 use super::resolve::{Meant, NamedPath, SimulatedPath};
-use super::target::Target;
+use super::target::{Target, known_stat};
 use super::{Reply, Run};
 use crate::Errno;
 use crate::client::Client;
@@ -39,6 +40,20 @@ pub(super) struct Again {
     pub(super) number: i64,
     pub(super) args: [u64; 6],
     pub(super) paths: Vec<(PathArgument, PathBuf)>,
+}
+
+impl Again {
+    /// Whether the call may wait, as for who opens the other end of a pipe: only then do signals end it. Else one that
+    /// comes often would end each try before it is begun.
+    pub(super) fn may_wait(&self) -> bool {
+        let is_plain = |path: &PathBuf| {
+            let path = CString::new(path.as_os_str().as_bytes()).ok();
+            let stat = path.and_then(|path| known_stat(libc::AT_FDCWD, &path, 0));
+            let kind = stat.map(|stat| stat.st_mode & libc::S_IFMT);
+            kind.is_none_or(|kind| [libc::S_IFREG, libc::S_IFDIR].contains(&kind))
+        };
+        calls::WAITS.contains(&self.number) && !self.paths.iter().all(|(_, path)| is_plain(path))
+    }
 }
 
 impl Run {

@@ -107,20 +107,25 @@ impl Releases {
         suspects.retain(|file| !self.settle_file(machine, *file));
     }
 
-    /// What was done since this was asked last.
+    /// What was done since this was asked last. What is done meanwhile is for the next time: there may be no end of it.
     fn read_events(&self) -> Vec<Done> {
         let mut all = Vec::new();
         let mut buffer = [0_u8; 4096];
-        loop {
+        let mut left = rustix::io::ioctl_fionread(&self.events).unwrap_or(0);
+        while left > 0 {
             // SAFETY: the kernel writes no more bytes than it is told, which is the length of the buffer.
             let length = unsafe {
                 libc::read(self.events.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len())
             };
             match usize::try_from(length) {
-                Ok(1..) => all.extend(self.done(&buffer[..length as usize])),
-                _ => return all,
+                Ok(read @ 1..) => {
+                    all.extend(self.done(&buffer[..read]));
+                    left = left.saturating_sub(read as u64);
+                }
+                _ => break,
             }
         }
+        all
     }
 
     /// Looks at every file.

@@ -113,11 +113,11 @@ impl Run {
         let mut bytes = [0; PATH_MAX];
         let length = match read_path(target, &named, &mut bytes) {
             Ok(length) => length,
-            // Some calls take none for the descriptor's file: whether this one does is the kernel's to say.
-            Err(_) if named.text == 0 && !named.may_be_empty => return None,
-            Err(_) if named.text == 0 => 0,
-            // What cannot be read here the kernel might.
-            Err(errno) => return Some(Meant::Failed(errno)),
+            // Some calls take none for the descriptor's file.
+            Err(_) if named.text == 0 && named.may_be_empty => 0,
+            // The kernel says why it cannot be read, or waits for who answers its faults; and it may look at a process
+            // that is not dumpable, which the simulator may not without CAP_SYS_PTRACE.
+            Err(_) => return None,
         };
         let bytes = &bytes[..length];
         if bytes.is_empty() {

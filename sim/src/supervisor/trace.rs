@@ -86,6 +86,7 @@ pub(super) fn call_again(listener: &Listener, notification: &Notification, again
     let thread = notification.thread;
     let Ok(mut trace) = Trace::begin(thread) else { return false };
     listener.answer(notification, Err(Errno::EINTR));
+    let may_wait = again.may_wait();
     let mut args = again.args;
     let mut text = Vec::new();
     for (argument, path) in &again.paths {
@@ -115,8 +116,10 @@ pub(super) fn call_again(listener: &Listener, notification: &Notification, again
             args[argument.path] += address;
         }
         let is_there = write_memory(thread, address, &text) == text.len();
+        let call = (again.number, args);
         let result = match is_there {
-            true => trace.call_with_signals(registers, (again.number, args), mask)?,
+            true if may_wait => trace.call_with_signals(registers, call, mask)?,
+            true => trace.call(registers, call)?,
             false => -i64::from(libc::EFAULT),
         };
         trace.call(registers, (libc::SYS_munmap, [address, length, 0, 0, 0, 0]))?;
