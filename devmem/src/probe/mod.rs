@@ -16,7 +16,7 @@ use super::drivers;
 use super::error::{Error, ErrorKind, Result};
 use super::explain::{Offer, plan};
 use super::layout::{Layout, layout_of, solve};
-use super::memory::{self, Memory};
+use super::memory;
 use super::usage::{Image, Operation, Usage, Use};
 use answers::{Answer, Answers, Question, is_tried_with};
 use trial::{Foreign, Found, ONE_PIECE, Trial, allocators, made_to_try, makes_as_it_sees_fit};
@@ -399,10 +399,7 @@ impl Prober {
         let uses: Vec<Use> =
             (0..asked.uses.len()).filter(is_here).map(|at| asked.uses[at].clone()).collect();
         let users = users(devices, uses.iter())?;
-        let all_try = !users.is_empty()
-            && users.len() == asked.uses.len()
-            && users.iter().all(|(user, _)| user.info().imports);
-        let of = Party { devices, asked, users: &users, all_try };
+        let of = Party::new(devices, asked, &users);
         // Devices know which uses are theirs by their names.
         let usage = Usage { uses: uses.clone(), ..asked.clone() };
         let made = self.make_for(&of, &users, Description { usage, ..description.clone() }, &[]);
@@ -428,7 +425,7 @@ impl Prober {
         let mut ways = self.ways_among(*device, wanted, &description, of.devices)?;
         ways.sort_by_cached_key(|way| {
             let description = with_needs(*device, &description, way);
-            description.map_or(Rank::LAST, |it| self.rank(of.devices, of.users, &it))
+            description.map_or(Rank::LAST, |it| self.rank(of, &it))
         });
         let mut failed: Vec<Error> = Vec::new();
         for way in &ways {
@@ -469,7 +466,8 @@ impl Prober {
             let name = &device.info().name;
             let is_stranger = makes_as_it_sees_fit(device) && !is_user(name);
             let cost = device.cost(&description.set);
-            Rank { place: place(name).unwrap_or(usize::MAX), is_stranger, cost }
+            let is_open = description.set.constraint(ConstraintName::MADE_BY).is_none();
+            Rank { place: place(name).unwrap_or(usize::MAX), is_stranger, cost, is_open }
         };
         let makers = allocators(description, devices).map(|device| (rank(device), device));
         let mut makers: Vec<(Rank, &dyn Device)> = makers.collect();
@@ -477,24 +475,26 @@ impl Prober {
         makers
     }
 
-    /// That of the first who can make memory as described.
-    fn rank(
-        &self,
-        devices: &[Box<dyn Device>],
-        users: &[(&dyn Device, &Use)],
-        description: &Description,
-    ) -> Rank {
+    /// That of the first who can make memory as described; what users would prove of it by taking it is taken for so.
+    fn rank(&self, of: &Party<'_>, description: &Description) -> Rank {
         let can = |device: &dyn Device| {
-            let serves = |memory: Memory| memory.serves_of(Some(device.info()), description);
-            device.memory().is_none_or(|memory| serves(memory).is_ok())
+            let Some(memory) = device.memory() else { return true };
+            let is_foreign = |user: &DeviceInfo| user.imports && !user.is_of(device.info());
+            let is_whole = of.users.iter().any(|(user, _)| is_foreign(user.info()));
+            let mut asked = description.clone();
+            if makes_as_it_sees_fit(device) && of.all_try {
+                let is_tried = |asked| memory::is_tried(asked, is_whole, of.is_mapped());
+                asked.set.constraints.retain(|asked| !is_tried(*asked));
+            }
+            memory.serves_of(Some(device.info()), &asked).is_ok()
         };
-        let makers = self.makers(devices, users, description);
+        let makers = self.makers(of.devices, of.users, description);
         let first = makers.into_iter().find(|(_, device)| can(*device));
         first.map_or(Rank::LAST, |(rank, _)| rank)
     }
 
-    /// Sorts sets by what they cost their users, of which those at some places are elsewhere; those that cost the same
-    /// by who would make the memory: first who is preferred, then who is cheapest.
+    /// Sorts sets by what they cost their users, of which those at some places are elsewhere; those of the same
+    /// capabilities that cost the same by who would make the memory: first who is preferred, then who is cheapest.
     pub fn sort(
         &self,
         devices: &[Box<dyn Device>],
@@ -506,15 +506,18 @@ impl Prober {
         let device = |of: &Use| devices.iter().find(|device| device.info().name == of.device);
         let users: Vec<(&dyn Device, &Use)> =
             here().filter_map(|(_, of)| Some((device(of)?.as_ref(), of))).collect();
+        let of = Party::new(devices, usage, &users);
+        let given: Vec<_> = sets.iter().map(|set| set.capabilities.clone()).collect();
         sets.sort_by_cached_key(|set| {
             let costs = users.iter().map(|(device, _)| device.cost(set));
+            let place = given.iter().position(|capabilities| *capabilities == set.capabilities);
             let layout = layout_of(&usage.image, set).ok();
             let rank = layout.map_or(Rank::LAST, |layout| {
                 let (usage, set) = (usage.clone(), set.clone());
                 let description = Description { usage, set, layout, metadata: Vec::new() };
-                self.rank(devices, &users, &description)
+                self.rank(&of, &description)
             });
-            (costs.fold(0, u64::saturating_add), rank)
+            (costs.fold(0, u64::saturating_add), place, rank)
         });
     }
 
@@ -525,14 +528,13 @@ impl Prober {
         description: &Description,
         whole: &[&DeviceInfo],
     ) -> Result<Made> {
-        let is_mapped = of.users.iter().any(|(_, of)| of.operation.is_cpu());
         let mut refusals: Vec<(Vec<String>, String)> = Vec::new();
         let makers = self.makers(of.devices, of.users, description);
         for (_, allocator) in makers {
             let by = allocator.info().name.clone();
             // Of its own memory, a device proves nothing.
             let is_whole = whole.iter().any(|user| !user.is_of(allocator.info()));
-            let tried = |asked| of.all_try && memory::is_tried(asked, is_whole, is_mapped);
+            let tried = |asked| of.all_try && memory::is_tried(asked, is_whole, of.is_mapped());
             match self.try_allocator(allocator, of.users, tried, description) {
                 Ok((buffer, proofs)) => {
                     let set = buffer.description().set.clone();
@@ -689,6 +691,24 @@ struct Party<'a> {
     all_try: bool,
 }
 
+impl<'a> Party<'a> {
+    fn new(
+        devices: &'a [Box<dyn Device>],
+        asked: &'a Usage,
+        users: &'a [(&'a dyn Device, &'a Use)],
+    ) -> Self {
+        let all_try = !users.is_empty()
+            && users.len() == asked.uses.len()
+            && users.iter().all(|(user, _)| user.info().imports);
+        Self { devices, asked, users, all_try }
+    }
+
+    /// Whether the CPU maps it.
+    fn is_mapped(&self) -> bool {
+        self.users.iter().any(|(_, of)| of.operation.is_cpu())
+    }
+}
+
 /// Why no memory was made.
 #[derive(Debug)]
 struct Failed {
@@ -712,10 +732,12 @@ struct Rank {
     place: usize,
     is_stranger: bool,
     cost: u64,
+    /// Whether another may make it: where it is asked for, it surely does.
+    is_open: bool,
 }
 
 impl Rank {
-    const LAST: Self = Self { place: usize::MAX, is_stranger: true, cost: u64::MAX };
+    const LAST: Self = Self { place: usize::MAX, is_stranger: true, cost: u64::MAX, is_open: true };
 }
 
 /// The ways without those that another one makes superfluous, which asks for no more than is asked.

@@ -199,8 +199,14 @@ impl Trial<'_> {
         let Some(smaller) = at_most(description, PAGE) else { return false };
         if smaller.layout != description.layout {
             let Ok(Some(scattered)) = scattered(&smaller, prober) else { return false };
-            if self.device.import(&scattered).is_ok() {
-                return false;
+            match self.device.import(&scattered) {
+                Ok(_) => return false,
+                // At another time it may take them.
+                Err(error) if error.is_passing() => {
+                    self.refused(Tried::Scattered, &smaller.layout, error);
+                    return false;
+                }
+                Err(_) => {}
             }
         }
         let smaller = asking_for(&smaller, ONE_PIECE);

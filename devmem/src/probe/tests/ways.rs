@@ -26,7 +26,6 @@ fn where_nobody_makes_what_a_freer_way_needs_the_next_is_taken() {
     let own = own(&panel.info);
     let devices: Vec<Box<dyn Device>> = vec![fake("heap", any, u64::MAX), panel];
     let mut asked = description(&["panel"]);
-    assert_eq!(prober(9).make(&devices, &asked).unwrap().by, "heap");
     let (offer, _) =
         prober(9).offer(&*devices[1], &asked.usage.image, Operation::Capture, &devices).unwrap();
     let offered: Vec<&[Constraint]> = offer.sets.iter().map(|set| &set.constraints[..]).collect();
@@ -146,6 +145,15 @@ fn of_ways_that_cost_the_same_the_maker_decides() {
     };
     assert_eq!(by(prober(9)), "camera");
     assert_eq!(by(prober(9).prefer(["heap".to_owned()])), "heap");
+    // A panel that the camera's need proves its memory to, as it sees fit.
+    let panel = Costly(carved("panel", "/dev/zero", any), 30);
+    let camera = Costly(carved("camera", "/dev/null", whole_or_own), 40);
+    let heap = Costly(fake("heap", any, u64::MAX), 100);
+    let devices: Vec<Box<dyn Device>> = vec![Box::new(heap), Box::new(camera), Box::new(panel)];
+    let usage = description(&["camera", "panel"]).usage;
+    let by = |prober: Prober| prober.serve(&devices, &usage, |_| true).unwrap().by;
+    assert_eq!(by(prober(9)), "panel");
+    assert_eq!(by(prober(9).prefer(["camera".to_owned()])), "camera");
 }
 
 /// A heap with room for so many pieces.
@@ -291,6 +299,11 @@ fn large_images_are_tried_in_one_page() {
         _ => Err(errno("import", libc::EINVAL)),
     };
     needs("low", of_few_rows).unwrap_err();
+    let busy_in_few_rows = |buffer: &Buffer| match buffer.description().usage.image.height {
+        ..=512 if !is_whole(buffer) => busy(buffer),
+        _ => whole_alone(buffer),
+    };
+    assert_eq!(needs("busy", busy_in_few_rows).unwrap_err().errno(), Some(libc::EBUSY));
 }
 
 /// That one of two ways is not what it offers says nothing where the other is.
