@@ -340,37 +340,40 @@ rules! {
         let one_word = 1 << 28;
         let trap = 3;
         let told: [(u64, &[u32]); 6] = [
-            (HOST, &host),
+            (GRAPHICS, &host),
             (COPIES, &copies),
             (GRAPHICS, &as_report(one_word | 1 << 20)),
             (GRAPHICS, &as_semaphore(1 << 3 | 1 << 2)),
             (GRAPHICS, &as_report(trap)),
             (GRAPHICS, &as_semaphore(trap)),
         ];
-        let files: Vec<Fd> = told
-            .iter()
-            .map(|(index, _)| {
-                let fd = file_of(&other);
-                listen(&other, subdevice, index | OF_ENGINE, fd).unwrap();
-                fd
-            })
-            .collect();
+        let files = [HOST, COPIES, GRAPHICS].map(|index| {
+            let fd = file_of(&other);
+            listen(&other, subdevice, index | OF_ENGINE, fd).unwrap();
+            (index, fd)
+        });
         rig.submit(&as_report(one_word));
         rig.submit(&as_semaphore(1 << 3));
         assert!(rig.works());
-        assert!(!files.iter().any(|fd| is_readable(*fd)), "nobody asked for it");
-        for ((index, words), fd) in told.into_iter().zip(&files) {
-            rig.submit(words);
-            assert!(poll(*fd, 20_000).is_some(), "{index}");
-            let heard = files.iter().filter(|fd| is_readable(**fd)).count();
-            assert_eq!(heard, if index == GRAPHICS { 4 } else { 1 }, "who listens to the engine");
-            for fd in &files {
-                while let Ok((event, _)) = next_event(*fd) {
-                    assert_eq!(event.get("NotifyIndex"), index);
+        assert!(!files.iter().any(|(_, fd)| is_readable(*fd)), "nobody asked for it");
+        for is_armed in [false, true] {
+            for (engine, words) in told {
+                rig.submit(words);
+                let fd = files.iter().find(|(index, _)| *index == engine).unwrap().1;
+                assert!(poll(fd, 20_000).is_some(), "{engine}");
+                assert!(rig.works());
+                for (index, fd) in files {
+                    let is_told = index == engine || index == HOST && is_armed;
+                    assert_eq!(is_readable(fd), is_told, "{index} of {engine}");
+                    while let Ok((event, _)) = next_event(fd) {
+                        assert_eq!(event.get("NotifyIndex"), index);
+                    }
                 }
             }
+            if !is_armed {
+                assert_eq!(arm(&other, subdevice, HOST, REPEAT), OK);
+            }
         }
-        assert!(rig.works());
     }
 
     a_ring_goes_round {

@@ -176,6 +176,10 @@ impl Compute {
             let is_word = launch >> 12 & 1 != 0;
             release(bus, at, payload.into(), is_word)?;
         }
+        // LAUNCH_DMA_INTERRUPT_TYPE.
+        if launch >> 8 & 3 == 1 {
+            bus.interrupts.insert(Interrupt::Graphics);
+        }
         Ok(())
     }
 

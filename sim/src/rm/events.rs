@@ -60,6 +60,9 @@ pub(super) struct Info {
     pub(super) info16: u16,
 }
 
+/// More events that nobody takes are lost, as they are in the driver when it has no memory for them.
+const MOST_EVENTS: usize = 1 << 14;
+
 /// Who is notified of what happens to an object.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Notifier {
@@ -298,6 +301,13 @@ impl Driver {
         self.post_all(&told, info)
     }
 
+    /// Whether a subdevice of a GPU was asked to tell of something.
+    pub(super) fn is_armed(&self, gpu: usize, index: u32) -> bool {
+        let mut subdevices =
+            self.server.objects().filter(|it| it.kind == ObjectKind::Subdevice(gpu));
+        subdevices.any(|object| object.notifier.actions.contains_key(&index))
+    }
+
     /// Tells who listens to the objects of a channel that an assertion of a kernel has failed; whether anybody does. No
     /// header has the number: of the four that libcuda listens to this is the one at which it ends the channel itself.
     pub(super) fn tell_of_assertion(&mut self, client: u32, channel: u32) -> bool {
@@ -348,6 +358,9 @@ impl Driver {
         let queue = &mut open.file.events;
         let was_empty = queue.is_empty();
         if listener.has_data {
+            if queue.events.len() >= MOST_EVENTS {
+                return false;
+            }
             let (object, index) = (listener.handle, listener.index);
             queue.events.push_back(Event { object, index, info });
         } else {
