@@ -378,7 +378,9 @@ impl Run {
             Reply::Work(name, work) => return Handled::Work(name, work),
             Reply::Enter(folder) => self.enter(n, &folder),
             Reply::Again(call) => {
-                if !trace::call_again(&self.listener, n, &call) {
+                // A file that a program serves may wait, whatever kind it is of.
+                let may_wait = self.files_are_served.load(Ordering::Acquire) || call.may_wait();
+                if !trace::call_again(&self.listener, n, &call, may_wait) {
                     // As for a folder.
                     self.listener.answer(n, Err(Errno::EACCES));
                 }

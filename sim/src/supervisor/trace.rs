@@ -81,12 +81,17 @@ pub(super) fn enter(listener: &Listener, notification: &Notification, folder: &O
 }
 
 /// Lets the caller make its call by other paths, which it gets memory for meanwhile. It stops at that once more, where
-/// another thread than this one lets it go on. `false`: it cannot be made to, and was not answered.
-pub(super) fn call_again(listener: &Listener, notification: &Notification, again: &Again) -> bool {
+/// another thread than this one lets it go on; signals end it where it may wait. `false`: it cannot be made to, and was
+/// not answered.
+pub(super) fn call_again(
+    listener: &Listener,
+    notification: &Notification,
+    again: &Again,
+    may_wait: bool,
+) -> bool {
     let thread = notification.thread;
     let Ok(mut trace) = Trace::begin(thread) else { return false };
     listener.answer(notification, Err(Errno::EINTR));
-    let may_wait = again.may_wait();
     let mut args = again.args;
     let mut text = Vec::new();
     for (argument, path) in &again.paths {
