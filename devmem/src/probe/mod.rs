@@ -19,7 +19,9 @@ use super::layout::{Layout, layout_of, solve};
 use super::memory;
 use super::usage::{Image, Operation, Usage, Use};
 use answers::{Answer, Answers, Question, is_tried_with};
-use trial::{Foreign, Found, ONE_PIECE, Trial, allocators, made_to_try, makes_as_it_sees_fit};
+use trial::{
+    Foreign, Found, ONE_PIECE, Trial, allocators, asked_to_try, made_to_try, makes_as_it_sees_fit,
+};
 
 /// How many answers are remembered unless it is said.
 const CAPACITY: usize = 1024;
@@ -481,11 +483,7 @@ impl Prober {
             let Some(memory) = device.memory() else { return true };
             let is_foreign = |user: &DeviceInfo| user.imports && !user.is_of(device.info());
             let is_whole = of.users.iter().any(|(user, _)| is_foreign(user.info()));
-            let mut asked = description.clone();
-            if makes_as_it_sees_fit(device) && of.all_try {
-                let is_tried = |asked| memory::is_tried(asked, is_whole, of.is_mapped());
-                asked.set.constraints.retain(|asked| !is_tried(*asked));
-            }
+            let asked = asked_to_try(device, description, |asked| of.tries(asked, is_whole));
             memory.serves_of(Some(device.info()), &asked).is_ok()
         };
         let makers = self.makers(of.devices, of.users, description);
@@ -534,8 +532,8 @@ impl Prober {
             let by = allocator.info().name.clone();
             // Of its own memory, a device proves nothing.
             let is_whole = whole.iter().any(|user| !user.is_of(allocator.info()));
-            let tried = |asked| of.all_try && memory::is_tried(asked, is_whole, of.is_mapped());
-            match self.try_allocator(allocator, of.users, tried, description) {
+            let is_tried = |asked| of.tries(asked, is_whole);
+            match self.try_allocator(allocator, of.users, is_tried, description) {
                 Ok((buffer, proofs)) => {
                     let set = buffer.description().set.clone();
                     let buffer = buffer.said(of.asked.clone(), set);
@@ -703,9 +701,10 @@ impl<'a> Party<'a> {
         Self { devices, asked, users, all_try }
     }
 
-    /// Whether the CPU maps it.
-    fn is_mapped(&self) -> bool {
-        self.users.iter().any(|(_, of)| of.operation.is_cpu())
+    /// Whether they prove this of memory by taking it; `is_whole`: that it is in one piece, by who needs that.
+    fn tries(&self, asked: Constraint, is_whole: bool) -> bool {
+        let is_mapped = self.users.iter().any(|(_, of)| of.operation.is_cpu());
+        self.all_try && memory::is_tried(asked, is_whole, is_mapped)
     }
 }
 

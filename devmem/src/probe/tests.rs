@@ -17,6 +17,7 @@ struct Fake {
     info: DeviceInfo,
     takes: fn(&Buffer) -> Result<()>,
     memory: Memory,
+    cost: u64,
     asked: Arc<AtomicUsize>,
 }
 
@@ -35,6 +36,10 @@ impl Device for Fake {
 
     fn memory(&self) -> Option<Memory> {
         Some(self.memory)
+    }
+
+    fn cost(&self, _: &CapabilitySet) -> u64 {
+        self.cost
     }
 
     fn allocate(&self, description: &Description) -> Result<Buffer> {
@@ -89,13 +94,13 @@ fn fake(name: &str, takes: fn(&Buffer) -> Result<()>, contiguous: u64) -> Box<Fa
         imports: true,
     };
     let memory = Memory { contiguous, ..Memory::PAGES };
-    Box::new(Fake { info, takes, memory, asked: Arc::default() })
+    Box::new(Fake { info, takes, memory, cost: 0, asked: Arc::default() })
 }
 
 type Makes = fn(&Fake, &Description) -> Result<Buffer>;
 
-/// A heap of memory in one piece that makes it as a test says, at this cost.
-struct Making(Box<Fake>, u64, Makes);
+/// A heap of memory in one piece that makes it as a test says.
+struct Making(Box<Fake>, Makes);
 
 impl Device for Making {
     fn info(&self) -> &DeviceInfo {
@@ -110,17 +115,19 @@ impl Device for Making {
         self.0.memory()
     }
 
-    fn cost(&self, _: &CapabilitySet) -> u64 {
-        self.1
+    fn cost(&self, set: &CapabilitySet) -> u64 {
+        self.0.cost(set)
     }
 
     fn allocate(&self, description: &Description) -> Result<Buffer> {
-        (self.2)(&self.0, description)
+        (self.1)(&self.0, description)
     }
 }
 
 fn making(name: &str, cost: u64, makes: Makes) -> Box<Making> {
-    Box::new(Making(fake(name, any, u64::MAX), cost, makes))
+    let mut heap = fake(name, any, u64::MAX);
+    heap.cost = cost;
+    Box::new(Making(heap, makes))
 }
 
 fn prober(capacity: usize) -> Prober {
@@ -371,6 +378,10 @@ impl Device for Carved {
 
     fn memory(&self) -> Option<Memory> {
         Some(Memory::UNKNOWN)
+    }
+
+    fn cost(&self, set: &CapabilitySet) -> u64 {
+        self.0.cost(set)
     }
 
     fn allocate(&self, description: &Description) -> Result<Buffer> {
@@ -779,8 +790,8 @@ fn memory_of_another_node_of_the_same_gpu_is_tried_as_well() {
     assert!(!alone.unwrap_err().to_string().contains("node of its GPU"));
 }
 
-/// A heap with nothing left, once.
-struct Scarce(Box<Fake>, AtomicUsize);
+/// A heap that has room for a piece where a test says so, by how many were asked for before.
+struct Scarce(Box<Fake>, AtomicUsize, fn(usize) -> bool);
 
 impl Device for Scarce {
     fn info(&self) -> &DeviceInfo {
@@ -797,9 +808,9 @@ impl Device for Scarce {
     }
 
     fn allocate(&self, description: &Description) -> Result<Buffer> {
-        match self.1.fetch_add(1, Ordering::Relaxed) {
-            0 => Err(errno("DMA_HEAP_IOCTL_ALLOC", libc::ENOMEM)),
-            _ => self.0.allocate(description),
+        match (self.2)(self.1.fetch_add(1, Ordering::Relaxed)) {
+            false => Err(errno("DMA_HEAP_IOCTL_ALLOC", libc::ENOMEM)),
+            true => self.0.allocate(description),
         }
     }
 }
@@ -807,7 +818,7 @@ impl Device for Scarce {
 #[test]
 fn that_memory_to_try_with_is_used_up_is_not_remembered() {
     let camera = fake("camera", whole_alone, 0);
-    let heap = Scarce(fake("heap", any, u64::MAX), AtomicUsize::new(0));
+    let heap = Scarce(fake("heap", any, u64::MAX), AtomicUsize::new(0), |before| before > 0);
     let devices: Vec<Box<dyn Device>> = vec![Box::new(heap)];
     let (prober, asked) = (prober(4), description(&[]));
     let needs = || prober.needs(&*camera, Operation::Capture, &asked, &devices);
@@ -817,7 +828,7 @@ fn that_memory_to_try_with_is_used_up_is_not_remembered() {
     // The same of another node of its GPU.
     let mut panel = display("panel", "/dev/null");
     panel.info.allocates = false;
-    let gpu = Scarce(display("gpu", "/dev/null"), AtomicUsize::new(0));
+    let gpu = Scarce(display("gpu", "/dev/null"), AtomicUsize::new(0), |before| before > 0);
     let devices: Vec<Box<dyn Device>> = vec![Box::new(gpu)];
     let needs = || prober.needs(&*panel, Operation::Capture, &asked, &devices);
     assert_eq!(needs().unwrap_err().errno(), Some(libc::ENOMEM));

@@ -140,8 +140,7 @@ impl Trial<'_> {
         prober: &Prober,
         devices: &[Box<dyn Device>],
     ) -> Taken {
-        let scattered = scattered(description, prober);
-        let scattered = match scattered {
+        let scattered = match scattered(description, prober) {
             Ok(Some(scattered)) => scattered,
             Ok(None) => return Taken::Untried,
             // Files that its planes do not go into.
@@ -239,10 +238,9 @@ impl Trial<'_> {
     /// needs then.
     fn own(&mut self, devices: &[Box<dyn Device>]) -> Option<Vec<Constraint>> {
         let device = self.device;
-        let owner = device.info().owner()?;
         let beside = devices.iter().map(|other| &**other).filter(|other| {
             let info = other.info();
-            info.name != device.info().name && info.owner() == Some(owner)
+            info.name != device.info().name && info.is_of(device.info())
         });
         let makers =
             std::iter::once((Tried::Own, device)).chain(beside.map(|it| (Tried::Sibling, it)));
@@ -389,9 +387,21 @@ pub(super) fn made_to_try(
     if !makes_as_it_sees_fit(device) {
         return made(device, description);
     }
-    let mut asked = description.clone();
-    asked.set.constraints.retain(|asked| !is_tried(*asked));
+    let asked = asked_to_try(device, description, is_tried);
     Ok(made(device, &asked)?.said(description.usage.clone(), description.set.clone()))
+}
+
+/// What a device is asked for then.
+pub(super) fn asked_to_try(
+    device: &dyn Device,
+    description: &Description,
+    is_tried: impl Fn(Constraint) -> bool,
+) -> Description {
+    let mut asked = description.clone();
+    if makes_as_it_sees_fit(device) {
+        asked.set.constraints.retain(|asked| !is_tried(*asked));
+    }
+    asked
 }
 
 /// The devices that make memory, the cheapest first; one alone where the memory must be of that.

@@ -105,38 +105,17 @@ fn own_memory_is_no_proof_that_it_is_in_one_piece() {
 /// Others' memory in one piece is scarce: a device's own is asked for first where it costs less, or is preferred.
 #[test]
 fn of_ways_that_cost_the_same_the_maker_decides() {
-    struct Costly(Box<dyn Device>, u64);
-
-    impl Device for Costly {
-        fn info(&self) -> &DeviceInfo {
-            self.0.info()
-        }
-
-        fn sets(&self, image: &Image, operation: Operation) -> Result<Vec<CapabilitySet>> {
-            self.0.sets(image, operation)
-        }
-
-        fn memory(&self) -> Option<Memory> {
-            self.0.memory()
-        }
-
-        /// As the memory that a set asks for is.
-        fn cost(&self, _: &CapabilitySet) -> u64 {
-            self.1
-        }
-
-        fn allocate(&self, description: &Description) -> Result<Buffer> {
-            self.0.allocate(description)
-        }
-
-        fn import(&self, buffer: &Buffer) -> Result<Box<dyn Import>> {
-            self.0.import(buffer)
-        }
-    }
-
-    let camera = Costly(carved("camera", "/dev/null", whole_or_own), 40);
-    let heap = Costly(fake("heap", any, u64::MAX), 100);
-    let devices: Vec<Box<dyn Device>> = vec![Box::new(heap), Box::new(camera)];
+    let camera = || {
+        let mut camera = carved("camera", "/dev/null", whole_or_own);
+        camera.0.cost = 40;
+        camera
+    };
+    let heap = || {
+        let mut heap = fake("heap", any, u64::MAX);
+        heap.cost = 100;
+        heap
+    };
+    let devices: Vec<Box<dyn Device>> = vec![heap(), camera()];
     let asked = description(&["camera"]);
     let by = |prober: Prober| {
         let served = prober.serve(&devices, &asked.usage, |_| true).unwrap().by;
@@ -146,38 +125,13 @@ fn of_ways_that_cost_the_same_the_maker_decides() {
     assert_eq!(by(prober(9)), "camera");
     assert_eq!(by(prober(9).prefer(["heap".to_owned()])), "heap");
     // A panel that the camera's need proves its memory to, as it sees fit.
-    let panel = Costly(carved("panel", "/dev/zero", any), 30);
-    let camera = Costly(carved("camera", "/dev/null", whole_or_own), 40);
-    let heap = Costly(fake("heap", any, u64::MAX), 100);
-    let devices: Vec<Box<dyn Device>> = vec![Box::new(heap), Box::new(camera), Box::new(panel)];
+    let mut panel = carved("panel", "/dev/zero", any);
+    panel.0.cost = 30;
+    let devices: Vec<Box<dyn Device>> = vec![heap(), camera(), panel];
     let usage = description(&["camera", "panel"]).usage;
     let by = |prober: Prober| prober.serve(&devices, &usage, |_| true).unwrap().by;
     assert_eq!(by(prober(9)), "panel");
     assert_eq!(by(prober(9).prefer(["camera".to_owned()])), "camera");
-}
-
-/// A heap with room for so many pieces.
-struct Filling(Box<Fake>, AtomicUsize);
-
-impl Device for Filling {
-    fn info(&self) -> &DeviceInfo {
-        self.0.info()
-    }
-
-    fn sets(&self, _: &Image, _: Operation) -> Result<Vec<CapabilitySet>> {
-        Ok(Vec::new())
-    }
-
-    fn memory(&self) -> Option<Memory> {
-        self.0.memory()
-    }
-
-    fn allocate(&self, description: &Description) -> Result<Buffer> {
-        let take = |left: usize| left.checked_sub(1);
-        let taken = self.1.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
-        taken.map_err(|_| errno("DMA_HEAP_IOCTL_ALLOC", libc::ENOMEM))?;
-        self.0.allocate(description)
-    }
 }
 
 /// That a heap is full says nothing of what was found out before, nor of the memory of others.
@@ -185,7 +139,7 @@ impl Device for Filling {
 fn what_was_found_out_serves_when_the_heap_is_full() {
     let mut panel = display("panel", "/dev/zero");
     (panel.info.allocates, panel.takes) = (false, whole_alone);
-    let heap = Filling(fake("heap", any, u64::MAX), AtomicUsize::new(1));
+    let heap = Scarce(fake("heap", any, u64::MAX), AtomicUsize::new(0), |before| before < 1);
     let camera = carved("camera", "/dev/null", any);
     let devices: Vec<Box<dyn Device>> = vec![Box::new(heap), camera, panel];
     let (prober, mut asked) = (prober(9), description(&["camera", "panel"]));
