@@ -460,13 +460,12 @@ impl Driver {
     /// Tells those that listen to the engine which raised this for a channel of a runlist, and those that listen to the
     /// host where a subdevice has it armed (`engineNonStallIntrNotify`, R/intr.c: `intrServiceNonStallList`).
     fn interrupt(&mut self, gpu: usize, runlist: u32, interrupt: Interrupt) {
-        let name = match interrupt {
-            Interrupt::Host if runlist == 0 => "GRAPHICS".to_owned(),
-            Interrupt::Graphics => "GRAPHICS".to_owned(),
-            Interrupt::Host | Interrupt::Copy => format!("CE{}", copy_engine(runlist) - COPY),
+        let is_copy = interrupt == Interrupt::Copy || interrupt == Interrupt::Host && runlist > 0;
+        let name = match is_copy {
+            true => format!("CE{}", copy_engine(runlist) - COPY),
+            false => "GRAPHICS".to_owned(),
         };
-        let index = |name: &str| self.interface.constant(&format!("NV2080_NOTIFIERS_{name}"));
-        let (engine, host) = (index(&name), index("FIFO_EVENT_MTHD"));
+        let (engine, host) = (self.notifier(&name), self.notifier("FIFO_EVENT_MTHD"));
         let host = host.filter(|host| self.is_armed(gpu, *host));
         for index in [engine, host].into_iter().flatten() {
             self.notify_of_engine(gpu, index, 0);

@@ -8,7 +8,7 @@ use super::alloc::{EVENT, EVENTS, NewObject, OS_EVENT};
 use super::failed::Result;
 use super::frontend::Caller;
 use super::interface::Params;
-use super::server::ObjectKind;
+use super::server::{Object, ObjectKind};
 use crate::Status;
 use crate::files::FileId;
 use crate::memory::Node;
@@ -303,9 +303,11 @@ impl Driver {
 
     /// Whether a subdevice of a GPU was asked to tell of something.
     pub(super) fn is_armed(&self, gpu: usize, index: u32) -> bool {
-        let mut subdevices =
-            self.server.objects().filter(|it| it.kind == ObjectKind::Subdevice(gpu));
-        subdevices.any(|object| object.notifier.actions.contains_key(&index))
+        self.subdevices(gpu).any(|object| object.notifier.actions.contains_key(&index))
+    }
+
+    fn subdevices(&self, gpu: usize) -> impl Iterator<Item = &Object> {
+        self.server.objects().filter(move |it| it.kind == ObjectKind::Subdevice(gpu))
     }
 
     /// Tells who listens to the objects of a channel that an assertion of a kernel has failed; whether anybody does. No
@@ -326,16 +328,17 @@ impl Driver {
 
     /// Tells of what a notifier of NV2080_NOTIFIERS is for, by its name; of nothing where the driver has none.
     pub(super) fn notify_named(&mut self, gpu: usize, name: &str, info: Info) -> usize {
-        match self.interface.constant(&format!("NV2080_NOTIFIERS_{name}")) {
-            Some(index) => self.notify(gpu, index, info),
-            None => 0,
-        }
+        self.notifier(name).map_or(0, |index| self.notify(gpu, index, info))
+    }
+
+    /// The number of a notifier of NV2080_NOTIFIERS, where the driver has it.
+    pub(super) fn notifier(&self, name: &str) -> Option<u32> {
+        self.interface.constant(&format!("NV2080_NOTIFIERS_{name}"))
     }
 
     /// `engineNonStallIntrNotifyEvent`: an engine tells all that listen to it, or one by its handle.
     pub(super) fn notify_of_engine(&mut self, gpu: usize, index: u32, handle: u32) {
-        let subdevices = self.server.objects().filter(|it| it.kind == ObjectKind::Subdevice(gpu));
-        let listeners = subdevices.flat_map(|object| &object.notifier.listeners);
+        let listeners = self.subdevices(gpu).flat_map(|object| &object.notifier.listeners);
         let mut told: Vec<Listener> = listeners
             .filter(|listener| listener.is_of_engine && listener.index == index)
             .filter(|listener| handle == 0 || listener.handle == handle)

@@ -103,9 +103,8 @@ pub(super) fn begin(
         });
     }
     // This returns after `exec`.
-    let forking = FORKING.write().unwrap_or_else(PoisonError::into_inner);
-    let keeper = command.spawn();
-    drop((forking, theirs, go, start));
+    let keeper = spawn(command);
+    drop((theirs, go, start));
     let mut number = [0; 4];
     let is_apart = how.is_apart;
     let mut program =

@@ -112,12 +112,12 @@ impl Run {
     pub(super) fn resolve(&self, target: &Target<'_>, named: NamedPath) -> Option<Meant> {
         let mut bytes = [0; PATH_MAX];
         let length = match read_path(target, &named, &mut bytes) {
-            Ok(length) => length,
+            Some(length) => length,
             // Some calls take none for the descriptor's file.
-            Err(_) if named.text == 0 && named.may_be_empty => 0,
+            None if named.text == 0 && named.may_be_empty => 0,
             // The kernel says why it cannot be read, or waits for who answers its faults; and it may look at a process
             // that is not dumpable, which the simulator may not without CAP_SYS_PTRACE.
-            Err(_) => return None,
+            None => return None,
         };
         let bytes = &bytes[..length];
         if bytes.is_empty() {
@@ -274,26 +274,21 @@ impl LastLink {
     }
 }
 
-/// A path in the caller's memory: how long it is, or what the kernel says where it cannot be.
-fn read_path(
-    target: &Target<'_>,
-    named: &NamedPath,
-    bytes: &mut [u8; PATH_MAX],
-) -> Result<usize, Errno> {
+/// A path in the caller's memory: how long it is; `None` when it is not there or too long.
+fn read_path(target: &Target<'_>, named: &NamedPath, bytes: &mut [u8; PATH_MAX]) -> Option<usize> {
     let most = named.room.unwrap_or(PATH_MAX).min(PATH_MAX);
     // Most paths are short and end before their page does.
     let mut have = 0;
     for want in [most.min(256), most] {
-        let address = named.text.checked_add(have as u64).ok_or(Errno::EFAULT)?;
         if have < want {
-            have += target.read(address, &mut bytes[have..want]);
+            have += target.read(named.text.checked_add(have as u64)?, &mut bytes[have..want]);
         }
         if let Some(end) = bytes[..have].iter().position(|byte| *byte == 0) {
-            return Ok(end);
+            return Some(end);
         }
         if have < want {
-            return Err(Errno::EFAULT);
+            return None;
         }
     }
-    named.room.ok_or(Errno::ENAMETOOLONG)
+    named.room
 }

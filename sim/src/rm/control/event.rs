@@ -57,7 +57,7 @@ fn set_trigger(driver: &mut Driver, target: &Target<'_>, _: &mut Params) -> Resu
 
 fn set_trigger_fifo(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
     let gpu = target.kind.gpu().ok_or(Status::INVALID_OBJECT)?;
-    let host = driver.interface.constant("NV2080_NOTIFIERS_FIFO_EVENT_MTHD");
+    let host = driver.notifier("FIFO_EVENT_MTHD");
     driver.notify_of_engine(gpu, host.ok_or(Status::NOT_SUPPORTED)?, params.word("hEvent")?);
     Ok(())
 }
