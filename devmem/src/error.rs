@@ -77,9 +77,14 @@ impl Error {
 
     /// Whether it says nothing about the memory: the device is busy, or something else ran out.
     pub(crate) fn is_passing(&self) -> bool {
-        use nix::libc::{EACCES, EAGAIN, EBUSY, EMFILE, ENFILE, ENOMEM, ENOSPC};
-        matches!(self.errno(), Some(EBUSY | ENOMEM | ENOSPC | EMFILE | ENFILE | EAGAIN | EACCES))
+        self.errno().is_some_and(is_passing)
     }
+}
+
+/// The same of an error number. A signal interrupts a call too.
+pub(crate) fn is_passing(errno: i32) -> bool {
+    use nix::libc::{EACCES, EAGAIN, EBUSY, EINTR, EMFILE, ENFILE, ENOMEM, ENOSPC};
+    matches!(errno, EBUSY | ENOMEM | ENOSPC | EMFILE | ENFILE | EAGAIN | EACCES | EINTR)
 }
 
 impl fmt::Display for Error {

@@ -74,7 +74,7 @@ fn parse(text: &str) -> serde_json::Result<File> {
 /// `--json`.
 pub(crate) fn offers(context: &Context<'_>, args: &AllocAsked) -> Result<Outcome, Report> {
     let machine = Machine::new(Prober::default());
-    let usage = args.of_image()?;
+    let usage = machine.shared(&args.of_image()?, &args.uses);
     let mut offers = Vec::new();
     for wanted in &args.uses {
         machine.tell_skipped_of(context, wanted);

@@ -90,15 +90,17 @@ pub(super) fn planned(
     if machine.is_some() {
         tell_believed(context, uses, &given);
     }
+    let here: Vec<Use> = uses.iter().filter(|wanted| known(wanted).is_none()).cloned().collect();
+    let shared = machine.as_ref().map(|machine| machine.shared(&asked_of, &here));
     let mut candidates: Vec<Vec<Candidate>> = Vec::new();
     for wanted in uses {
-        candidates.push(match (known(wanted), &machine) {
-            (Some(offer), _) => vec![Candidate::given(offer)],
-            (None, Some(machine)) => {
+        candidates.push(match (known(wanted), &machine, &shared) {
+            (Some(offer), ..) => vec![Candidate::given(offer)],
+            (None, Some(machine), Some(shared)) => {
                 machine.tell_skipped_of(context, wanted);
-                machine.candidates(context, wanted, &asked_of)?
+                machine.candidates(context, wanted, shared)?
             }
-            (None, None) => continue,
+            _ => continue,
         });
     }
     if let Some(machine) = &machine {
@@ -228,6 +230,17 @@ impl Machine {
         if let Some(why) = self.prober.untried() {
             context.status("Untried", &format!("devices with memory of others: {why}"));
         }
+    }
+
+    /// What is asked of memory, with each use by each device that may be meant: any of them may share it.
+    pub(super) fn shared(&self, usage: &Usage, uses: &[Use]) -> Usage {
+        let meant = |wanted: &Use| {
+            let devices = devices(&self.found, wanted).unwrap_or_default().into_iter();
+            let of =
+                |device: &dyn Device| Use { device: device.info().name.clone(), ..wanted.clone() };
+            devices.map(of).collect::<Vec<_>>()
+        };
+        Usage { uses: uses.iter().flat_map(meant).collect(), ..usage.clone() }
     }
 
     /// What devices of this machine offer for a use, with what is found out by trial.

@@ -19,9 +19,9 @@ use nix::libc;
 use super::{each, name_of, nodes, open};
 use crate::convert::{self, FormatModifier, in_formats};
 use crate::{
-    Buffer, CapabilitySet, Description, Detail, Device, DeviceInfo, Driver, Error, ErrorKind,
-    Fourcc, Hint, Image, Import, Layout, Listed, MODIFIER_INVALID, MODIFIER_LINEAR, Memory,
-    Operation, Result, Shown, Usage, Use, transform,
+    Buffer, Capability, CapabilitySet, Description, Detail, Device, DeviceInfo, Driver, Error,
+    ErrorKind, Fourcc, Hint, Image, Import, Layout, Listed, MODIFIER_INVALID, MODIFIER_LINEAR,
+    Memory, Operation, Result, Shown, Usage, Use, transform,
 };
 
 const FOLDER: &str = "/dev/dri";
@@ -48,6 +48,8 @@ impl Driver for Drm {
 struct Card {
     file: File,
     handles: Mutex<HashMap<Handle, usize>>,
+    /// Held while the file is the display's master.
+    master: Mutex<()>,
 }
 
 impl AsFd for Card {
@@ -155,7 +157,7 @@ struct Node {
 impl Node {
     /// `None` for a node that shares no memory.
     fn open(path: &Path) -> Result<Option<Self>> {
-        let card = Card { file: open(path)?, handles: Mutex::default() };
+        let card = Card { file: open(path)?, handles: Mutex::default(), master: Mutex::default() };
         // Who opens a card first becomes its master, which is the display server's to be.
         let _ = card.release_master_lock();
         let prime = card.get_driver_capability(DriverCapability::Prime).unwrap_or(0);
@@ -237,10 +239,17 @@ impl Node {
         let framebuffer = Framebuffer::new(buffer, taken)?;
         let explicit = framebuffer.modifier.is_some()
             && self.card.get_driver_capability(DriverCapability::AddFB2Modifiers).unwrap_or(0) == 1;
-        let (framebuffer, flags) = if explicit {
-            (framebuffer, FbCmd2Flags::MODIFIERS)
-        } else {
-            (Framebuffer { modifier: None, ..framebuffer }, FbCmd2Flags::empty())
+        let is_tiled = framebuffer.modifier.is_some_and(|it| it != DrmModifier::Linear);
+        let (framebuffer, flags) = match explicit {
+            true => (framebuffer, FbCmd2Flags::MODIFIERS),
+            // It would be taken for rows.
+            false if is_tiled => {
+                let modifier = Capability::modifier(buffer.description().layout.modifier);
+                let what =
+                    format!("{} shows no {modifier}: it is told no modifiers", self.info.name);
+                return Err(Error::unsupported(what));
+            }
+            false => (Framebuffer { modifier: None, ..framebuffer }, FbCmd2Flags::empty()),
         };
         let added = self.card.add_planar_framebuffer(&framebuffer, flags);
         let added =

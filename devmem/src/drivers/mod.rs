@@ -86,7 +86,8 @@ pub fn enumerate(drivers: &[Box<dyn Driver>]) -> Found {
         }
     }
     let rows = CapabilitySet::new(vec![], vec![Capability::pitch_linear()]);
-    found.devices.sort_by_key(|device| device.cost(&rows));
+    // A plugin may say another cost each time that it is asked.
+    found.devices.sort_by_cached_key(|device| device.cost(&rows));
     found
 }
 

@@ -20,7 +20,8 @@ const HUGE: u64 = 2 << 20;
 const LIMIT: &str = "/sys/module/udmabuf/parameters/size_limit_mb";
 /// What the kernel begins with.
 const DEFAULT_LIMIT: u64 = 64;
-const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
+const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+const FREE_HUGE_PAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
 
 /// `udmabuf`, and `udmabuf:2M` where there are free pages of 2 MiB and the kernel makes dma-bufs of
 /// them.
@@ -36,7 +37,7 @@ impl Driver for Udmabuf {
         let pages = Pages::new("udmabuf", node, page());
         let huge = Pages::new("udmabuf:2M", open(NODE)?, HUGE);
         let mut devices: Listed = vec![Ok(Box::new(pages))];
-        let free = number_in(HUGE_PAGES).is_some_and(|free| free > 0);
+        let free = number_in(FREE_HUGE_PAGES).is_some_and(|free| free > 0);
         if free && shows_all_of_large_pages() && huge.make(HUGE).is_ok() {
             devices.push(Ok(Box::new(huge)));
         }
@@ -122,11 +123,23 @@ fn shows_all_of_large_pages() -> bool {
 }
 
 /// Memory that is certainly in one piece, to find out who insists on that: one large page. It is for
-/// an import alone, which goes wrong on no kernel. `None` where there is no such page.
-pub(crate) fn one_piece(description: &Description) -> Option<Buffer> {
-    let huge = Pages::new("udmabuf:2M", open(NODE).ok()?, HUGE);
-    let fits = description.layout.size <= HUGE;
-    fits.then(|| Buffer::new(huge.make(HUGE).ok()?, description.clone()).ok()).flatten()
+/// an import alone, which goes wrong on no kernel. `None` where this machine has no such pages.
+///
+/// # Errors
+///
+/// When something ran out, such as those pages.
+pub(crate) fn one_piece(description: &Description) -> Result<Option<Buffer>> {
+    let has_any = number_in(HUGE_PAGES).is_some_and(|pages| pages > 0);
+    let Some(node) = found(open(NODE))?.filter(|_| has_any && description.layout.size <= HUGE)
+    else {
+        return Ok(None);
+    };
+    match Pages::new("udmabuf:2M", node, HUGE).make(HUGE) {
+        Ok(page) => Buffer::new(page, description.clone()).map(Some),
+        Err(error) if error.is_passing() => Err(error),
+        // Kernels before 6.11 make no dma-bufs of such.
+        Err(_) => Ok(None),
+    }
 }
 
 /// The most bytes that a udmabuf may have.
@@ -135,7 +148,7 @@ pub(crate) fn most_scattered() -> u64 {
 }
 
 /// Memory that is in no case in one piece, to find out who insists on that: the same page again and
-/// again. `None` where there is no udmabuf, or when all is in one page.
+/// again. `None` when all is in one page.
 ///
 /// # Errors
 ///
@@ -144,7 +157,7 @@ pub(crate) fn scattered(description: &Description) -> Result<Option<Buffer>> {
     let page = page();
     let size = description.layout.size.max(1).checked_next_multiple_of(page);
     let Some(size) = size.filter(|size| *size > page) else { return Ok(None) };
-    let Some(node) = found(open(NODE))? else { return Ok(None) };
+    let node = open(NODE)?;
     // As few pages as the list allows, at least twice.
     let piece =
         size.div_ceil(UDMABUF_LIST_LIMIT as u64).next_multiple_of(page).min(size / 2 / page * page);

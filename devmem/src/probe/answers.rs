@@ -84,6 +84,8 @@ fn size_of(description: &Description) -> [u32; 3] {
 pub(super) struct Answer {
     pub(super) ways: Vec<Vec<Constraint>>,
     pub(super) refusals: Vec<Refusal>,
+    /// Whose memory it was tried with besides, by name; `None` where that was of no interest.
+    pub(super) partners: Option<Vec<String>>,
 }
 
 #[derive(Debug)]
@@ -107,6 +109,15 @@ impl Known {
             && self.image == description.usage.image
             && self.layout == description.layout
     }
+
+    /// Whether the answer is one for another image of its kind, which may be within a limit where this is not: that a
+    /// device takes nothing, for none; what it needs, for those that are no smaller.
+    fn holds_for(&self, description: &Description) -> bool {
+        let (Image { width, height, .. }, other) = (self.image, description.usage.image);
+        let is_no_smaller = width <= other.width && height <= other.height;
+        let needs = self.answer.ways.first();
+        needs.is_some_and(|needs| needs.is_empty() || is_no_smaller)
+    }
 }
 
 impl Answers {
@@ -114,17 +125,21 @@ impl Answers {
         Self { capacity, newest_first: Vec::new() }
     }
 
-    /// That a device takes nothing is known of the very image and its rows alone: another of its kind may be within a
-    /// limit.
+    /// What was found out of this very image, or of one of its kind.
     pub(super) fn recall(
         &mut self,
         question: &Question,
         description: &Description,
+        partners: &[String],
     ) -> Option<Answer> {
         let known = || self.newest_first.iter();
-        let very = known().position(|known| known.is_of(question, description));
-        let is_like = |known: &Known| known.question == *question && !known.answer.ways.is_empty();
-        let at = very.or_else(|| known().position(is_like))?;
+        let is_among =
+            |known: &Known| known.answer.partners.as_deref().is_none_or(|tried| tried == partners);
+        let is_very = |known: &Known| known.is_of(question, description) && is_among(known);
+        let is_like = |known: &Known| {
+            known.question == *question && known.holds_for(description) && is_among(known)
+        };
+        let at = known().position(is_very).or_else(|| known().position(is_like))?;
         self.newest_first[..=at].rotate_right(1);
         self.newest_first.first().map(|known| known.answer.clone())
     }

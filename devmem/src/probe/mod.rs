@@ -39,6 +39,8 @@ pub enum Tried {
     Own,
     /// Memory of another node of the same GPU.
     Sibling,
+    /// Memory of another device that is to use it, made as that sees fit.
+    Partner,
 }
 
 impl fmt::Display for Tried {
@@ -48,6 +50,7 @@ impl fmt::Display for Tried {
             Self::OnePiece => "memory in one piece",
             Self::Own => "its own memory",
             Self::Sibling => "memory of another node of its GPU",
+            Self::Partner => "memory of another user",
         })
     }
 }
@@ -163,8 +166,12 @@ impl Prober {
     ///
     /// It is asked once for each operation, format, modifier, kind of size, what the memory keeps to (but for whose it
     /// is) and the names of those that make memory: afterwards the answer is remembered, until its file in `/dev` is
-    /// made anew; that it takes nothing, for the very size and rows alone. A device that refuses rows is tried with
-    /// rows further apart. Where nothing makes memory to try, nothing is found out: [`Self::untried`].
+    /// made anew. That it takes nothing is remembered for the very size and rows alone; what it needs, for images that
+    /// are no smaller. A device that refuses rows is tried with rows further apart. Where nothing makes memory to try,
+    /// nothing is found out: [`Self::untried`].
+    ///
+    /// The other uses in the description are those it is to share memory with: where it takes no scattered memory, and
+    /// none in one piece can be had to try, it is tried with what their devices make.
     ///
     /// # Errors
     ///
@@ -191,7 +198,7 @@ impl Prober {
         devices: &[Box<dyn Device>],
     ) -> Outcome<Vec<Vec<Constraint>>> {
         let answer = self.answer(device, of, description, devices);
-        let Answer { ways, refusals } = answer.map_err(|(failed, _)| failed)?;
+        let Answer { ways, refusals, .. } = answer.map_err(|(failed, _)| failed)?;
         if ways.is_empty() {
             let reasons: Vec<String> = refusals.iter().map(Refusal::to_string).collect();
             return Err(Error::unsupported(reasons.join("; ")).into());
@@ -249,29 +256,32 @@ impl Prober {
         description: &Description,
         devices: &[Box<dyn Device>],
     ) -> std::result::Result<Answer, (Failed, Vec<Refusal>)> {
+        let partners = partners(device, &description.usage, devices);
+        let names: Vec<String> = partners.iter().map(|it| it.info().name.clone()).collect();
         let question = Question::new(device.info(), of, description, devices);
-        if let Some(known) = self.answers().recall(&question, description) {
+        if let Some(known) = self.answers().recall(&question, description, &names) {
             return Ok(known);
         }
         // What else the device is to do is another question.
         let mut asked = description.clone();
         asked.usage.uses = vec![of.clone()];
         asked.set.constraints.retain(is_tried_with);
-        let (of, refusals) = (of.clone(), Vec::new());
-        let mut trial =
-            Trial { of, device, description: &asked, refusals, passing: None, lacking: None };
+        let mut trial = Trial::new(of.clone(), device, &asked, partners);
         let found = trial.run(self, devices);
         let is_busy = trial.passing.is_some();
         let passing = trial.passing.take().or(trial.lacking.take());
         let (Found { ways, is_proved }, refusals) = (found, trial.refusals);
+        let partners = trial.has_tried_partners.then_some(names);
+        let answer = Answer { ways, refusals, partners };
         match passing {
-            Some(error) if ways.is_empty() => return Err((Failed { error, is_busy }, refusals)),
+            Some(error) if answer.ways.is_empty() => {
+                return Err((Failed { error, is_busy }, answer.refusals));
+            }
             // What it takes instead is right now, and may be too strict at another time; so may what nobody proved.
-            Some(_) => return Ok(Answer { ways, refusals }),
-            None if !is_proved => return Ok(Answer { ways, refusals }),
+            Some(_) => return Ok(answer),
+            None if !is_proved => return Ok(answer),
             None => {}
         }
-        let answer = Answer { ways, refusals };
         let mut known = answer.clone();
         // Who had no memory left may have some then.
         known.refusals.retain(|refusal| !refusal.passing);
@@ -311,7 +321,8 @@ impl Prober {
         self.offer_for(device, &Usage::new(*image, Vec::new()), &of, devices)
     }
 
-    /// The same for all that is asked of one use; the uses in `usage` play no part.
+    /// The same for all that is asked of one use, which is to share memory with the others in `usage`: it may be tried
+    /// with what their devices make.
     ///
     /// # Errors
     ///
@@ -333,11 +344,13 @@ impl Prober {
                 sets.push(set);
                 continue;
             };
-            let usage = Usage { uses: vec![of.clone()], ..usage.clone() };
+            let usage = usage.clone();
             let description = Description { usage, set, layout, metadata: Vec::new() };
             let found = self.answer(device, &of, &description, devices);
-            let Answer { ways, refusals: told } =
-                found.unwrap_or_else(|(_, refusals)| Answer { ways: Vec::new(), refusals });
+            let (ways, told) = found.map_or_else(
+                |(_, refusals)| (Vec::new(), refusals),
+                |answer| (answer.ways, answer.refusals),
+            );
             refusals.extend(told);
             let before = sets.len();
             let mut conflict = None;
@@ -482,7 +495,9 @@ impl Prober {
         let can = |device: &dyn Device| {
             let Some(memory) = device.memory() else { return true };
             let is_foreign = |user: &DeviceInfo| user.imports && !user.is_of(device.info());
-            let is_whole = of.users.iter().any(|(user, _)| is_foreign(user.info()));
+            // Who needs that, turns out when the memory is made.
+            let is_whole = makes_as_it_sees_fit(device)
+                && of.users.iter().any(|(user, _)| is_foreign(user.info()));
             let asked = asked_to_try(device, description, |asked| of.tries(asked, is_whole));
             memory.serves_of(Some(device.info()), &asked).is_ok()
         };
@@ -492,7 +507,8 @@ impl Prober {
     }
 
     /// Sorts sets by what they cost their users, of which those at some places are elsewhere; those of the same
-    /// capabilities that cost the same by who would make the memory: first who is preferred, then who is cheapest.
+    /// capabilities that cost the same by who would make the memory: first who is preferred, then who is cheapest, as
+    /// far as that is known before it is made.
     pub fn sort(
         &self,
         devices: &[Box<dyn Device>],
@@ -665,12 +681,11 @@ impl Prober {
         Ok((buffer, proofs))
     }
 
-    /// Scattered memory to try devices with. That it cannot be made says nothing of them.
-    fn scatter(&self, description: &Description) -> Option<Buffer> {
-        (self.foreign.scatter)(description).unwrap_or_else(|error| {
+    /// Scattered memory to try devices with. That it cannot be made says nothing of them, and is told.
+    fn scatter(&self, description: &Description) -> Result<Option<Buffer>> {
+        (self.foreign.scatter)(description).inspect_err(|error| {
             let mut untried = self.untried.lock().unwrap_or_else(PoisonError::into_inner);
             untried.get_or_insert_with(|| error.to_string());
-            None
         })
     }
 
@@ -797,6 +812,22 @@ fn nobody(description: &Description, devices: &[Box<dyn Device>]) -> String {
             format!("no device lays pixels out with {layout}: not {}", names.join(", "))
         }
     }
+}
+
+/// The devices of the other uses that make memory as they see fit, but for other nodes of its own.
+fn partners<'d>(
+    of: &dyn Device,
+    usage: &Usage,
+    devices: &'d [Box<dyn Device>],
+) -> Vec<&'d dyn Device> {
+    let is_partner = |device: &&dyn Device| {
+        let info = device.info();
+        info.allocates
+            && usage.uses.iter().any(|of| of.device == info.name)
+            && makes_as_it_sees_fit(*device)
+            && !info.is_of(of.info())
+    };
+    devices.iter().map(AsRef::as_ref).filter(is_partner).collect()
 }
 
 /// The devices that are to use the memory, and what for.

@@ -1,5 +1,7 @@
 //! One device tried with one kind of memory after the other.
 
+use std::cell::Cell;
+
 use crate::buffer::{Buffer, Description};
 use crate::capability::MODIFIER_LINEAR;
 use crate::constraint::{self, Constraint, ConstraintName};
@@ -12,15 +14,16 @@ use crate::usage::{Operation, Use};
 
 use super::{Prober, Refusal, Tried};
 
-/// Makes memory that is in no case in one piece; `None` where nothing makes such.
-pub(super) type Scatter = fn(&Description) -> Result<Option<Buffer>>;
+/// Source memory of a kind; `None` where nothing makes such.
+pub(super) type Source = fn(&Description) -> Result<Option<Buffer>>;
 
 /// How memory is made that devices are tried with, and whose they are not.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Foreign {
-    pub(super) scatter: Scatter,
+    /// Memory that is in no case in one piece.
+    pub(super) scatter: Source,
     /// Memory that is certainly in one piece, where no device has such.
-    pub(super) one_piece: fn(&Description) -> Option<Buffer>,
+    pub(super) one_piece: Source,
     /// The most bytes of such memory.
     pub(super) most: fn() -> u64,
     /// The kernel's driver of a device.
@@ -51,6 +54,14 @@ pub(super) struct Trial<'t> {
     pub(super) passing: Option<Error>,
     /// The same of who was to make memory for it.
     pub(super) lacking: Option<Error>,
+    /// Other devices with which it is to share memory, and that make some as they see fit.
+    pub(super) partners: Vec<&'t dyn Device>,
+    /// Whether scattered memory could once not be made.
+    pub(super) fell_short: bool,
+    /// Whether it was tried with memory of others in one piece.
+    pub(super) has_tried_whole: bool,
+    /// Whether it was tried with that of its partners.
+    pub(super) has_tried_partners: bool,
 }
 
 /// What is asked for where a device takes no scattered memory.
@@ -63,7 +74,7 @@ const PAGE: u64 = 2 << 20;
 pub(super) struct Found {
     /// The ways in which the device takes memory, each with what it needs then, the freest first; it may be none.
     pub(super) ways: Vec<Vec<Constraint>>,
-    /// Whether there was memory of others to try; without, the device is believed what it says.
+    /// Whether there was all memory of others to try; without any, the device is believed what it says.
     pub(super) is_proved: bool,
 }
 
@@ -72,27 +83,53 @@ enum Taken {
     /// It is taken, and must keep to these.
     With(Vec<Constraint>),
     Not,
+    /// None was made like this; with rows further apart, some may be.
+    Unmade,
     /// There was none to try.
     Untried,
 }
 
-impl Trial<'_> {
+impl<'t> Trial<'t> {
+    pub(super) fn new(
+        of: Use,
+        device: &'t dyn Device,
+        description: &'t Description,
+        partners: Vec<&'t dyn Device>,
+    ) -> Self {
+        Self {
+            of,
+            device,
+            description,
+            refusals: Vec::new(),
+            passing: None,
+            lacking: None,
+            partners,
+            fell_short: false,
+            has_tried_whole: false,
+            has_tried_partners: false,
+        }
+    }
+
     pub(super) fn run(&mut self, prober: &Prober, devices: &[Box<dyn Device>]) -> Found {
         let foreign = self.in_pitches(|trial, description| {
             let smaller = at_most(description, (prober.foreign.most)());
             smaller.map_or(Taken::Untried, |smaller| trial.foreign(&smaller, prober, devices))
         });
         let ways = match foreign {
-            Taken::Untried => return Found { ways: self.unproved(), is_proved: false },
-            Taken::Not => self.own(devices).into_iter().collect(),
+            Taken::Untried | Taken::Unmade => {
+                return Found { ways: self.unproved(), is_proved: false };
+            }
+            Taken::Not => self.own(devices).into_iter().chain(self.of_partners(prober)).collect(),
             Taken::With(needs) => {
-                // It takes memory of others all the same.
-                self.lacking = None;
+                // It takes memory of others all the same, unless what ran out is why its rows are further apart.
+                if !needs.iter().any(|need| need.name == ConstraintName::PITCH_ALIGNMENT) {
+                    self.lacking = None;
+                }
                 let own = if needs.contains(&ONE_PIECE) { self.own(devices) } else { None };
                 [needs].into_iter().chain(own).collect()
             }
         };
-        Found { ways, is_proved: true }
+        Found { ways, is_proved: !self.fell_short }
     }
 
     /// Tries rows further and further apart, until the device takes them.
@@ -117,8 +154,7 @@ impl Trial<'_> {
                     return Taken::With(needs);
                 }
                 Taken::Not => tried = true,
-                // Who was to make it said why it makes none with these rows.
-                Taken::Untried if self.refusals.len() > told => {}
+                Taken::Unmade => {}
                 Taken::Untried => break,
             }
             if has_said {
@@ -140,7 +176,7 @@ impl Trial<'_> {
         prober: &Prober,
         devices: &[Box<dyn Device>],
     ) -> Taken {
-        let scattered = match scattered(description, prober) {
+        let scattered = match self.scattered(description, prober) {
             Ok(Some(scattered)) => scattered,
             Ok(None) => return Taken::Untried,
             // Files that its planes do not go into.
@@ -180,9 +216,14 @@ impl Trial<'_> {
         let mut used_up = None;
         for device in known {
             match made(device, description) {
-                Ok(memory) if self.takes(Tried::OnePiece, &memory) => return true,
+                Ok(memory) => {
+                    self.has_tried_whole = true;
+                    if self.takes(Tried::OnePiece, &memory) {
+                        return true;
+                    }
+                }
                 Err(error) if error.is_passing() => used_up = used_up.or(Some(error)),
-                _ => {}
+                Err(_) => {}
             }
         }
         // What was refused says nothing of what could not be made.
@@ -197,7 +238,7 @@ impl Trial<'_> {
     fn takes_page(&mut self, description: &Description, prober: &Prober) -> bool {
         let Some(smaller) = at_most(description, PAGE) else { return false };
         if smaller.layout != description.layout {
-            let Ok(Some(scattered)) = scattered(&smaller, prober) else { return false };
+            let Ok(Some(scattered)) = self.scattered(&smaller, prober) else { return false };
             match self.device.import(&scattered) {
                 Ok(_) => return false,
                 // At another time it may take them.
@@ -209,11 +250,31 @@ impl Trial<'_> {
             }
         }
         let smaller = asking_for(&smaller, ONE_PIECE);
-        let page = match smaller.files() {
-            1 => (prober.foreign.one_piece)(&smaller),
-            _ => smaller.made_by_planes(|one| Ok((prober.foreign.one_piece)(one))).ok().flatten(),
+        match by_files(&smaller, prober.foreign.one_piece) {
+            Ok(Some(page)) => {
+                self.has_tried_whole = true;
+                self.takes(Tried::OnePiece, &page)
+            }
+            Err(error) if error.is_passing() => {
+                self.lacks(Tried::OnePiece, &smaller.layout, error);
+                false
+            }
+            Ok(None) | Err(_) => false,
+        }
+    }
+
+    /// Scattered memory, in as many files as are asked for; `None` where there is none.
+    fn scattered(&mut self, description: &Description, prober: &Prober) -> Result<Option<Buffer>> {
+        let fell_short = Cell::new(false);
+        let scatter = |one: &Description| {
+            Ok(prober.scatter(one).unwrap_or_else(|_| {
+                fell_short.set(true);
+                None
+            }))
         };
-        page.is_some_and(|page| self.takes(Tried::OnePiece, &page))
+        let made = by_files(description, scatter);
+        self.fell_short |= fell_short.get();
+        made
     }
 
     /// Where no memory of others can be made, a device is believed what it says, unless it refuses its own; in rows as
@@ -225,7 +286,7 @@ impl Trial<'_> {
                 needs.retain(|need| need.name != ConstraintName::MADE_BY);
                 vec![needs]
             }
-            Taken::Untried => {
+            Taken::Untried | Taken::Unmade => {
                 // That it makes none says nothing.
                 self.passing = None;
                 self.refusals.clear();
@@ -252,9 +313,29 @@ impl Trial<'_> {
         None
     }
 
+    /// Memory of each partner that it takes, with what it needs then: where no memory that is known to be in one piece
+    /// could be tried, that of another driver may be, as that of a camera is which a display shows.
+    fn of_partners(&mut self, prober: &Prober) -> Vec<Vec<Constraint>> {
+        if self.has_tried_whole {
+            return Vec::new();
+        }
+        self.has_tried_partners = true;
+        let (own, operation) = (self.device.info(), self.of.operation);
+        let mut ways = Vec::new();
+        for partner in std::mem::take(&mut self.partners) {
+            if prober.foreign.untouchable(partner.info(), own, operation).is_some() {
+                continue;
+            }
+            if let Taken::With(needs) = self.own_of(Tried::Partner, partner) {
+                ways.push(needs);
+            }
+        }
+        ways
+    }
+
     /// The same of one that makes it.
     fn own_of(&mut self, tried: Tried, maker: &dyn Device) -> Taken {
-        let owner = self.device.info().owner().filter(|_| maker.info().allocates);
+        let owner = maker.info().owner().filter(|_| maker.info().allocates);
         let Some(owner) = owner.map(|owner| Constraint::new(ConstraintName::MADE_BY, owner)) else {
             return Taken::Untried;
         };
@@ -266,7 +347,7 @@ impl Trial<'_> {
                 Ok(_) => Taken::Not,
                 Err(error) => {
                     trial.not_made(tried, &description.layout, error);
-                    Taken::Untried
+                    Taken::Unmade
                 }
             }
         })
@@ -310,11 +391,14 @@ impl Trial<'_> {
     }
 }
 
-/// Scattered memory, in as many files as are asked for; `None` where there is none.
-fn scattered(description: &Description, prober: &Prober) -> Result<Option<Buffer>> {
+/// Memory in as many files as are asked for.
+fn by_files(
+    description: &Description,
+    make: impl Fn(&Description) -> Result<Option<Buffer>>,
+) -> Result<Option<Buffer>> {
     match description.files() {
-        1 => Ok(prober.scatter(description)),
-        _ => description.made_by_planes(|one| Ok(prober.scatter(one))),
+        1 => make(description),
+        _ => description.made_by_planes(make),
     }
 }
 
@@ -417,6 +501,6 @@ pub(super) fn allocators<'d>(
             && (!open || device.chooses_layouts())
     };
     let mut found: Vec<&dyn Device> = devices.iter().map(AsRef::as_ref).filter(may).collect();
-    found.sort_by_key(|device| device.cost(&description.set));
+    found.sort_by_cached_key(|device| device.cost(&description.set));
     found.into_iter()
 }

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::PoisonError;
 
 use drm::control::atomic::AtomicModeReq;
 use drm::control::{
@@ -15,6 +16,7 @@ use drm::{ClientCapability, Device as _};
 use nix::libc;
 
 use super::Card;
+use crate::error::is_passing;
 use crate::{Image, transform};
 
 /// `None` where it cannot be asked: another program has the display, it knows no atomic commits, nothing is connected
@@ -25,6 +27,8 @@ pub(super) fn is_shown(
     image: &Image,
     turned: u32,
 ) -> Option<io::Result<()>> {
+    // A file is master or not, whichever thread asked for that.
+    let _alone = card.master.lock().unwrap_or_else(PoisonError::into_inner);
     card.acquire_master_lock().ok()?;
     let tested = tested(card, framebuffer, image, turned);
     // Who opens a display next becomes its master.
@@ -93,22 +97,20 @@ fn size_on_screen(image: &Image, turned: u32) -> (u32, u32) {
     }
 }
 
-/// What came of all attempts: one that succeeds is enough.
+/// What came of all attempts: one that succeeds is enough. Of errors that say something of the framebuffer the first
+/// tells most, as planes of cursors are not for this; where one may pass, the others say nothing.
 fn any_shows(attempts: impl Iterator<Item = io::Result<()>>) -> Option<io::Result<()>> {
-    let mut refusal = None;
+    let (mut refusal, mut passing, mut is_known) = (None, None, true);
     for attempt in attempts {
-        match attempt {
-            Ok(()) => return Some(Ok(())),
-            // Planes of cursors are not for this; the first error tells most.
-            Err(error) => refusal = refusal.or(Some(error)),
+        let Err(error) = attempt else { return Some(Ok(())) };
+        match error.raw_os_error() {
+            // Another program has the display, from now on maybe.
+            Some(libc::EACCES | libc::EPERM | libc::EBUSY) => is_known = false,
+            Some(errno) if is_passing(errno) => passing = passing.or(Some(error)),
+            _ => refusal = refusal.or(Some(error)),
         }
     }
-    let refusal = refusal?;
-    match refusal.raw_os_error() {
-        // Nothing is known of the framebuffer.
-        Some(libc::EACCES | libc::EPERM | libc::EBUSY) => None,
-        _ => Some(Err(refusal)),
-    }
+    passing.or(refusal).filter(|_| is_known).map(Err)
 }
 
 /// All that a commit names.
@@ -234,6 +236,9 @@ mod tests {
         assert_eq!(all(vec![errno(libc::EINVAL), Ok(())]), Some(Ok(())));
         assert_eq!(all(vec![errno(libc::EINVAL), errno(libc::ERANGE)]), Some(Err(libc::EINVAL)));
         assert_eq!(all(vec![errno(libc::EBUSY)]), None);
+        assert_eq!(all(vec![errno(libc::EINVAL), errno(libc::EACCES)]), None);
+        assert_eq!(all(vec![errno(libc::EBUSY), Ok(())]), Some(Ok(())));
+        assert_eq!(all(vec![errno(libc::EINVAL), errno(libc::ENOMEM)]), Some(Err(libc::ENOMEM)));
         assert_eq!(all(Vec::new()), None);
     }
 

@@ -238,7 +238,7 @@ fn large_images_are_tried_in_one_page() {
     let mut prober = prober(9);
     prober.foreign.one_piece = |description| {
         let fits = description.layout.size <= 2 << 20;
-        fits.then(|| plain(description, true).unwrap())
+        fits.then(|| plain(description, true)).transpose()
     };
     let mut asked = description(&[]);
     asked.usage.image = Image::new(1024, 768, Fourcc::new(b"XR24"));
@@ -276,4 +276,119 @@ fn what_is_offered_in_one_way_is_not_refused_in_another() {
     assert_eq!(offered, [&[elsewhere, ONE_PIECE][..]]);
     let told: Vec<Tried> = refusals.iter().map(|refusal| refusal.tried).collect();
     assert_eq!(told, [Tried::Scattered]);
+}
+
+/// As a camera and a display without an IOMMU, where no heap makes memory in one piece and there are no large pages: what
+/// the camera makes is in one piece, and the display alone can say so.
+#[test]
+fn where_no_memory_is_known_to_be_in_one_piece_that_of_partners_is_tried() {
+    let pair = || -> Vec<Box<dyn Device>> {
+        // Another one that plays no part, and would have to be set up.
+        let other: Makes = |other, description| {
+            other.memory.serves(description)?;
+            panic!("who takes no part is not to be asked")
+        };
+        let mut other = making("other", 0, other);
+        other.0.memory = Memory::UNKNOWN;
+        let camera = carved("camera", "/dev/null", whole_alone);
+        let panel = carved("panel", "/dev/zero", whole_alone);
+        vec![camera, panel, other]
+    };
+    let devices = pair();
+    let asked = description(&["camera", "panel"]);
+    let prober = prober(9);
+    let made_by = |at: usize| vec![own(devices[at].info())];
+    let ways = |prober: &Prober, at: usize, asked: &Description| {
+        let of = &asked.usage.uses[at];
+        prober.ways(&*devices[at], of, asked, &devices).unwrap()
+    };
+    // Alone it takes its own, and that is no answer for where it has partners.
+    assert_eq!(ways(&prober, 0, &description(&["camera"])), [made_by(0)]);
+    assert_eq!(ways(&prober, 0, &asked), [made_by(0), made_by(1)]);
+    assert_eq!(ways(&prober, 1, &asked), [made_by(1), made_by(0)]);
+    let made = prober.serve(&devices, &asked.usage, |_| true).unwrap();
+    assert_eq!(
+        (made.by.as_str(), prober.make(&devices, &asked).unwrap().by),
+        ("camera", made.by.clone())
+    );
+    let preferring = self::prober(9).prefer(["panel".to_owned()]);
+    assert_eq!(preferring.serve(&devices, &asked.usage, |_| true).unwrap().by, "panel");
+    // A page in one piece says what it needs, whoever makes that.
+    let mut page = self::prober(9);
+    page.foreign.one_piece = |description| plain(description, true).map(Some);
+    assert_eq!(ways(&page, 0, &asked), [vec![ONE_PIECE], made_by(0)]);
+    assert_eq!(page.make(&devices, &asked).unwrap().by, "camera");
+    // One that was used up may be there again.
+    let mut full = self::prober(9);
+    full.foreign.one_piece = |_| Err(errno("UDMABUF_CREATE", libc::ENOMEM));
+    assert_eq!(ways(&full, 0, &asked), [made_by(0), made_by(1)]);
+    full.foreign.one_piece = page.foreign.one_piece;
+    assert_eq!(ways(&full, 0, &asked), [vec![ONE_PIECE], made_by(0)]);
+    // Memory that is known not to be used is not tried.
+    let mut apart = self::prober(9);
+    apart.foreign.driver =
+        |info| Some(if info.name == "camera" { "nvidia" } else { "i915" }.into());
+    let texture = Use::new("panel", Operation::Texture);
+    assert_eq!(apart.ways(&*devices[1], &texture, &asked, &devices).unwrap(), [made_by(1)]);
+    assert_eq!(self::prober(9).ways(&*devices[1], &texture, &asked, &devices).unwrap().len(), 2);
+    // Who refuses what is known to be in one piece needs its own.
+    let devices: Vec<Box<dyn Device>> = vec![
+        carved("camera", "/dev/null", any),
+        carved("panel", "/dev/zero", own_alone),
+        fake("heap", any, u64::MAX),
+    ];
+    let ways = self::prober(9).ways(&*devices[1], &asked.usage.uses[1], &asked, &devices);
+    assert_eq!(ways.unwrap(), [vec![own(devices[1].info())]]);
+}
+
+/// That memory to try rows further apart with could not be made is no answer.
+#[test]
+fn rows_that_were_not_tried_are_no_answer() {
+    fn once_in_all(description: &Description) -> Result<Option<Buffer>> {
+        match description.layout.planes[0].pitch % 64 {
+            0 => Err(errno("memfd_create", libc::EMFILE)),
+            _ => plain(description, false).map(Some),
+        }
+    }
+    let mut panel = display("gpu", "/dev/null");
+    panel.takes = |buffer| own_alone(buffer).or_else(|_| steps::<64>(buffer));
+    let devices: Vec<Box<dyn Device>> = vec![panel];
+    let asked = of_width(1001, b"XR24");
+    let mut prober = prober(9);
+    let needs =
+        |prober: &Prober| prober.needs(&*devices[0], Operation::Capture, &asked, &devices).unwrap();
+    prober.foreign.scatter = once_in_all;
+    assert_eq!(needs(&prober), [own(devices[0].info())]);
+    prober.foreign.scatter = |description| plain(description, false).map(Some);
+    assert_eq!(needs(&prober), [Constraint::new(ConstraintName::PITCH_ALIGNMENT, 64)]);
+}
+
+/// What a device needs of a large image, it may not need of a smaller one of the same kind: within a limit.
+#[test]
+fn what_an_image_needs_is_remembered_for_larger_ones() {
+    let mut panel = display("gpu", "/dev/null");
+    panel.takes = |buffer| match buffer.description().usage.image.height {
+        ..=600 => Ok(()),
+        _ => own_alone(buffer),
+    };
+    let asked = |height| {
+        let image = Image::new(1000, height, Fourcc::new(b"XR24"));
+        let set = CapabilitySet::new(vec![], vec![Capability::pitch_linear()]);
+        let layout = solve(&image, &set).unwrap();
+        Description { usage: Usage::new(image, Vec::new()), set, layout, metadata: Vec::new() }
+    };
+    let own = own(&panel.info);
+    let prober = prober(9);
+    let count = panel.asked.clone();
+    let devices: Vec<Box<dyn Device>> = vec![panel];
+    let needs = |height| {
+        let before = count.load(Ordering::Relaxed);
+        let asked = asked(height);
+        let needs = prober.needs(&*devices[0], Operation::Capture, &asked, &devices).unwrap();
+        (needs, count.load(Ordering::Relaxed) > before)
+    };
+    assert_eq!(needs(800), (vec![own], true));
+    assert_eq!(needs(1000), (vec![own], false));
+    assert_eq!(needs(600), (vec![], true));
+    assert_eq!(needs(700), (vec![], false));
 }
