@@ -28,12 +28,14 @@ pub(crate) struct Input {
 
 impl Input {
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
-        let file = File::open(path).map_err(|error| Error::io(path, error))?;
-        let found = file.metadata().map_err(|error| Error::io(path, error))?;
+        // Before it is opened: a FIFO that nobody writes to would be waited for.
+        let found = path.metadata().map_err(|error| Error::io(path, error))?;
         if !found.is_file() {
             let why = "not a regular file: a trace is read at many places";
             return Err(Error::io(path, io::Error::new(ErrorKind::InvalidInput, why)));
         }
+        let file = File::open(path).map_err(|error| Error::io(path, error))?;
+        let found = file.metadata().map_err(|error| Error::io(path, error))?;
         Ok(Self { path: path.to_owned(), file, len: found.len() })
     }
 

@@ -326,6 +326,18 @@ fn a_file_that_was_cut_is_read_up_to_its_last_whole_chunk() {
     assert!(before > 50);
 }
 
+/// A FIFO that nobody writes to is not waited for.
+#[test]
+fn what_is_no_regular_file_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = folder.path().join("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    for path in [fifo.as_path(), folder.path()] {
+        let refused = Trace::open(path).err().unwrap().to_string();
+        assert!(refused.contains("not a regular file"), "{refused}");
+    }
+}
+
 /// A file that is mapped ends who reads it by SIGBUS.
 #[test]
 fn a_file_that_is_cut_short_while_it_is_compared_is_an_error() {
