@@ -171,7 +171,7 @@ impl Calls {
         if !self.json {
             self.text.clear();
             decode::call(&mut self.text, called);
-            return self.out.write_all(self.text.as_bytes());
+            return self.out.write_all(terminal::lines(&self.text).as_bytes());
         }
         let before = if self.any { ",\n    " } else { "{\n  \"calls\": [\n    " };
         self.any = true;
@@ -191,7 +191,7 @@ impl Calls {
 
     fn end(&mut self, decoded: &Decoded) -> io::Result<()> {
         if !self.json {
-            return write!(self.out, "\n{}", decode::text(decoded));
+            return write!(self.out, "\n{}", terminal::lines(&decode::text(decoded)));
         }
         let mut model = Vec::new();
         terminal::json(&mut model, decoded)?;

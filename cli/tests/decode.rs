@@ -285,15 +285,18 @@ fn names_of_any_length_and_letters_are_told() {
     let log = format!(
         "1 ioctl(3</dev/nvidiactl>, {long}, 0x7ffd) = 0\n\
          1 ioctl(3</dev/nvidia-uvm>, _IOC(_IOC_READ, 0x46, 0x{}2a, 0x20), 0x7ffd) = 0\n\
-         1 ioctl(3</dev/nvidia\u{1b}[2J>, 0xc020462a, 0x7ffd) = 0\n",
+         1 ioctl(3</dev/nvidia\u{1b}[2J>, 0xc020462a, 0x7ffd) = 0\n\
+         1 ioctl(3</dev/nvidiactl>, A\u{1b}[31mB, 0x7ffd) = 0\n",
         "0".repeat(70_000)
     );
     let (_folder, path) = file(log.as_bytes());
-    let output = decode(&["strace", path.to_str().unwrap()]);
-    assert!(output.status.code().is_some_and(|code| code < 2), "{}", err(&output));
-    assert!(out(&output).contains(&long), "{}", out(&output));
-    let printed = [output.stdout, output.stderr].concat();
-    assert!(!printed.contains(&0x1b));
+    for options in [&[][..], &["--calls"]] {
+        let output = decode(&[&["strace", path.to_str().unwrap()], options].concat());
+        assert!(output.status.code().is_some_and(|code| code < 2), "{}", err(&output));
+        assert!(out(&output).contains(&long), "{}", out(&output));
+        let printed = [output.stdout, output.stderr].concat();
+        assert!(!printed.contains(&0x1b), "{options:?}");
+    }
 }
 
 #[test]

@@ -137,6 +137,7 @@ fn run(context: &Context<'_>, args: &EmuArgs) -> io::Result<ExitCode> {
         eprintln!("nvabi emu: {}", terminal::line(&finding.line(schedules.len())));
     }
     for unused in suppressions.unused() {
+        let unused = terminal::line(&unused).into_owned();
         eprintln!("nvabi emu: {unused}: this suppression covers nothing that was found");
     }
     let writes: [(&Option<PathBuf>, &dyn Fn() -> String); 4] = [

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::builder::NonEmptyStringValueParser;
+use nvabi_reports::terminal;
 
 use super::link;
 use crate::context::Context;
@@ -62,7 +63,7 @@ pub(crate) fn cc(context: &Context<'_>, args: &CcArgs) -> ExitCode {
             command.arg(linker(args, scratch.path())?);
         }
         if args.dry_run {
-            println!("{}", shown(&command));
+            println!("{}", terminal::line(&shown(&command)));
             return Ok(ExitCode::SUCCESS);
         }
         let status = command.status().map_err(|error| {
