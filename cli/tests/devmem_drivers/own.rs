@@ -242,7 +242,9 @@ fn a_part_goes_to_the_device_that_serves() {
     let serves = gpu.info().name.clone();
     let order: Vec<String> = devices().iter().map(|device| device.info().name.clone()).collect();
     let at = |wanted: &String| order.iter().position(|name| name == wanted).unwrap();
-    if at(&refuses) > at(&serves) {
+    let uses = ["--use", &format!("{refuses}:texture"), "--use", "cpu:cpu-write"];
+    let alone = nvabi().args(["alloc", "plan"]).args(uses).args(["1280x720", "XR24"]).output();
+    if at(&refuses) > at(&serves) || alone.unwrap().status.success() {
         skip(
             Need::Device("one that refuses"),
             "the first GPU serves, as this kernel has them".to_owned(),
@@ -250,6 +252,18 @@ fn a_part_goes_to_the_device_that_serves() {
     }
     let plan = planned(&["--use", "gpu:texture", "--use", "cpu:cpu-write", "1280x720", "XR24"]);
     assert_eq!(plan["usage"]["uses"][0]["device"], serves.as_str());
+}
+
+/// EGL makes images of any size.
+#[test]
+fn what_is_too_large_to_be_sampled_is_refused() {
+    let used = format!("{}:texture", device("llvmpipe").info().name);
+    let output =
+        nvabi().args(["alloc", "plan", "--use", &used, "70000x1", "XR24"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("70000x1 XR24 is larger than GL_MAX_TEXTURE_SIZE, which is "), "{said}");
+    planned(&["--use", &used, "4096x1", "XR24"]);
 }
 
 /// A device, and how often one of all of them was to make memory or take it.

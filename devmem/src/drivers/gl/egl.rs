@@ -9,7 +9,7 @@ use khronos_egl as api;
 
 use super::gbm;
 use super::gles::{Gles, lists};
-use crate::{Buffer, Error, ErrorKind, Fourcc, MODIFIER_INVALID, Result};
+use crate::{Buffer, Error, ErrorKind, Fourcc, Image, MODIFIER_INVALID, Result};
 
 const LIBRARY: &str = "libEGL.so.1";
 
@@ -26,6 +26,9 @@ const PLANES: [[api::Attrib; 5]; 4] = [
 ];
 
 const EXTENSION: &str = "EGL_EXT_image_dma_buf_import_modifiers";
+
+/// So many pixels across or down are too many for no GPU that imports a dma-buf.
+const ALWAYS: u32 = 2048;
 
 type QueryFormats = unsafe extern "system" fn(
     api::EGLDisplay,
@@ -88,7 +91,7 @@ pub(super) struct Display {
     egl: Arc<Egl>,
     display: api::Display,
     extensions: String,
-    /// Made when an image is first drawn; `None` where there is none.
+    /// Made when it is first needed; `None` where there is none.
     gles: OnceCell<Option<Gles>>,
 }
 
@@ -230,15 +233,29 @@ impl Display {
     ///
     /// What OpenGL says where it cannot.
     pub(super) fn draw(&self, picture: &Picture) -> Result<()> {
-        let (egl, display) = (&self.egl.api, self.display);
-        let gles = match self.gles.get() {
-            Some(known) => known,
-            None => {
-                let made = Gles::new(egl, display, &self.extensions)?;
-                self.gles.get_or_init(|| made)
-            }
-        };
-        gles.as_ref().map_or(Ok(()), |gles| gles.draw(egl, display, &picture.0))
+        let gles = self.gles()?;
+        gles.map_or(Ok(()), |gles| gles.draw(&self.egl.api, self.display, &picture.0))
+    }
+
+    /// Whether an image is not too large, where OpenGL can be had: EGL makes images of any size.
+    ///
+    /// # Errors
+    ///
+    /// When it is.
+    pub(super) fn fits(&self, image: &Image) -> Result<()> {
+        // A context takes its time.
+        if image.width.max(image.height) <= ALWAYS {
+            return Ok(());
+        }
+        self.gles()?.map_or(Ok(()), |gles| gles.fits(image))
+    }
+
+    fn gles(&self) -> Result<Option<&Gles>> {
+        if let Some(known) = self.gles.get() {
+            return Ok(known.as_ref());
+        }
+        let made = Gles::new(&self.egl.api, self.display, &self.extensions)?;
+        Ok(self.gles.get_or_init(|| made).as_ref())
     }
 
     pub(super) fn forget(&self, picture: Picture) {

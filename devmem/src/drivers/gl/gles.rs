@@ -7,12 +7,13 @@ use std::{io, thread};
 use khronos_egl as api;
 use nix::libc;
 
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Image, Result};
 
 type Egl = api::DynamicInstance<api::EGL1_5>;
 
 /// `GL_EXTENSIONS`, of `glGetString`.
 const EXTENSIONS: u32 = 0x1f03;
+const MAX_TEXTURE_SIZE: u32 = 0x0d33;
 const RENDERBUFFER: u32 = 0x8d41;
 const FRAMEBUFFER: u32 = 0x8d40;
 const COLOR_ATTACHMENT0: u32 = 0x8ce0;
@@ -49,6 +50,7 @@ macro_rules! functions {
 functions! {
     get_string: "glGetString", fn(u32) -> *const c_char;
     get_error: "glGetError", fn() -> u32;
+    get_integer: "glGetIntegerv", fn(u32, *mut i32);
     new_renderbuffers: "glGenRenderbuffers", fn(i32, *mut u32);
     delete_renderbuffers: "glDeleteRenderbuffers", fn(i32, *const u32);
     bind_renderbuffer: "glBindRenderbuffer", fn(u32, u32);
@@ -69,6 +71,8 @@ pub(super) fn lists(extensions: &str, name: &str) -> bool {
 pub(super) struct Gles {
     context: api::Context,
     call: Functions,
+    /// The most pixels that an image has across or down; 0 where OpenGL does not say.
+    most: u32,
 }
 
 impl Gles {
@@ -91,9 +95,12 @@ impl Gles {
             egl.create_context(display, config, None, &attributes)
         });
         let Some(context) = known("eglCreateContext", made)? else { return Ok(None) };
-        let made = Self { context, call };
-        let binds = made.alone(egl, display, |made| lists(&made.extensions(), "GL_OES_EGL_image"));
-        if let Ok(Some(true)) = binds {
+        let mut made = Self { context, call, most: 0 };
+        let binds = made.alone(egl, display, |made| {
+            (lists(&made.extensions(), "GL_OES_EGL_image"), made.most_pixels())
+        });
+        if let Ok(Some((true, most))) = binds {
+            made.most = most;
             return Ok(Some(made));
         }
         // Nobody is there to hear of it.
@@ -109,6 +116,29 @@ impl Gles {
             if text.is_null() { c"" } else { CStr::from_ptr(text) }
         };
         text.to_string_lossy().into_owned()
+    }
+
+    /// The same.
+    fn most_pixels(&self) -> u32 {
+        let mut most = 0;
+        // SAFETY: it is one number.
+        unsafe { (self.call.get_integer)(MAX_TEXTURE_SIZE, &raw mut most) };
+        u32::try_from(most).unwrap_or_default()
+    }
+
+    /// Whether images may have so many pixels across and down.
+    ///
+    /// # Errors
+    ///
+    /// When they are too many.
+    pub(super) fn fits(&self, image: &Image) -> Result<()> {
+        match self.most {
+            0 => Ok(()),
+            most if image.width.max(image.height) <= most => Ok(()),
+            most => Err(Error::unsupported(format!(
+                "{image} is larger than GL_MAX_TEXTURE_SIZE, which is {most}"
+            ))),
+        }
     }
 
     /// Makes a framebuffer of an image.

@@ -160,6 +160,7 @@ impl Device for Gpu {
     /// does not say, a framebuffer is made of the image.
     fn import(&self, buffer: &Buffer) -> Result<Box<dyn Import>> {
         let node = self.node();
+        node.display.fits(&buffer.description().usage.image)?;
         let picture = node.display.import(buffer)?;
         let mut uses = buffer.description().usage.uses.iter();
         let draws = |of: &Use| of.device == self.info.name && of.operation == Operation::Render;
