@@ -161,8 +161,8 @@ impl Piece {
         let stays = keeps_its_size(self.as_fd());
         let asked = "asking a buffer for its file system and seals";
         if !stays.map_err(|errno| Error::call(asked, errno.into()))? {
-            let what = "memory that could get smaller is not mapped: it is neither a dma-buf nor a memfd that this \
-                descriptor can seal";
+            let what = "memory that could get smaller is not mapped: it is neither a dma-buf nor a memfd of ordinary \
+                pages that this descriptor can seal";
             return Err(Error::new(ErrorKind::Mismatch, what));
         }
         let (has, had) = (size_of(self.as_fd())?, self.size);
@@ -426,10 +426,16 @@ fn size(file: &File, shown: u64) -> Result<u64> {
 /// What `statfs` says of a dma-buf (`linux/magic.h`, `DMA_BUF_MAGIC`).
 const DMA_BUF_MAGIC: rustix::fs::FsWord = 0x444d_4142;
 
-/// Whether memory cannot get smaller: a dma-buf, or a memfd with its seal; one without is sealed here.
+/// The same of large pages (`HUGETLBFS_MAGIC`).
+const HUGETLBFS_MAGIC: rustix::fs::FsWord = 0x9584_58f6;
+
+/// Whether memory cannot get smaller: a dma-buf, or a memfd with its seal; one without is sealed here. Of a memfd in
+/// large pages, others may still take some away, and nothing comes in their place where no more are free.
 pub(crate) fn keeps_its_size(fd: BorrowedFd<'_>) -> rustix::io::Result<bool> {
-    if fstatfs(fd)?.f_type == DMA_BUF_MAGIC {
-        return Ok(true);
+    match fstatfs(fd)?.f_type {
+        DMA_BUF_MAGIC => return Ok(true),
+        HUGETLBFS_MAGIC => return Ok(false),
+        _ => {}
     }
     // Files that are no memfd have no seals.
     let sealed = |fd| fcntl_get_seals(fd).is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
@@ -443,7 +449,6 @@ mod tests {
     use super::*;
     use crate::{Constraint, Fourcc, MODIFIER_LINEAR, solve};
 
-    /// A camera that writes more than the pixels into each file.
     #[test]
     fn a_folder_is_no_memory() {
         let (folder, image) = (tempfile::tempdir().unwrap(), Image::bytes(64));
@@ -453,6 +458,7 @@ mod tests {
         assert_eq!(refused.to_string(), "a folder is no memory");
     }
 
+    /// As a camera asks that writes more than the pixels into each file.
     #[test]
     fn each_file_has_what_is_asked_for_behind_the_pixels() {
         let image = Image::new(64, 64, Fourcc::new(b"NV12"));

@@ -100,6 +100,10 @@ impl ConstraintName {
         NAMES.iter().map(|(name, ..)| *name)
     }
 
+    pub(crate) fn is_known(self) -> bool {
+        self.row().is_some()
+    }
+
     fn row(self) -> Option<&'static (Self, &'static str, Rule)> {
         NAMES.iter().find(|(name, ..)| *name == self)
     }

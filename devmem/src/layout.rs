@@ -25,6 +25,7 @@ pub struct Plane {
 #[serde(deny_unknown_fields)]
 pub struct Layout {
     /// The DRM format modifier: 0 is linear, `DRM_FORMAT_MOD_INVALID` what only a driver knows.
+    #[serde(with = "super::modifier")]
     pub modifier: u64,
     /// The planes, in the order of the format.
     pub planes: Vec<Plane>,

@@ -75,6 +75,10 @@ impl Memory {
             }
             // Who owns a node, the kernel is asked for: only where that matters.
             ConstraintName::MADE_BY => (maker.and_then(DeviceInfo::owner) == Some(value), 0),
+            // What a vendor or a later version asks of memory, nobody here can keep to.
+            name if !name.is_known() => {
+                return Err(Error::unsupported(format!("{asked} asked for, and not known here")));
+            }
             _ => return Ok(()),
         };
         if kept {
@@ -185,6 +189,12 @@ mod tests {
             serves(9 << 20, ConstraintName::CONTIGUOUS, 0).unwrap_err(),
             "9437184 bytes asked for, 8388608 bytes at most offered"
         );
+    }
+
+    #[test]
+    fn what_nobody_here_knows_is_not_kept_to() {
+        let told = serves(4096, ConstraintName(1234), 5).unwrap_err();
+        assert_eq!(told, "0x4d2 5 asked for, and not known here");
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! DRM format modifiers by name, as `drm_fourcc.h` calls them without `DRM_FORMAT_MOD_`.
 
+use serde::de::{Error, Visitor};
+use serde::{Deserializer, Serializer};
+
 use super::capability::{MODIFIER_INVALID, MODIFIER_LINEAR};
 
 /// Vendors are in the upper 8 bits.
@@ -137,6 +140,34 @@ pub fn name(modifier: u64) -> String {
     format!("{modifier:#018x}")
 }
 
+/// As people write it: many programs read numbers of JSON with 53 bits.
+pub(crate) fn serialize<S: Serializer>(modifier: &u64, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&name(*modifier))
+}
+
+/// A modifier by its name, or its number.
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    struct Either;
+
+    impl Visitor<'_> for Either {
+        type Value = u64;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("the name of a DRM format modifier, or its number")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<u64, E> {
+            number(text).map_err(E::custom)
+        }
+
+        fn visit_u64<E: Error>(self, number: u64) -> Result<u64, E> {
+            Ok(number)
+        }
+    }
+
+    from.deserialize_any(Either)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,5 +215,22 @@ mod tests {
             "sector layout of NVIDIA_BLOCK_LINEAR_2D has 1 bits, not `2`"
         );
         assert!(told("NVIDIA_BLOCK_LINEAR_2D(0, 1, 2, x, 4)").contains("page kind"));
+    }
+
+    #[test]
+    fn layouts_name_their_modifiers() {
+        for (modifier, text) in [
+            (MODIFIER_LINEAR, "LINEAR"),
+            (MODIFIER_INVALID, "INVALID"),
+            (BlockLinear::SINCE_TURING.modifier(4), "NVIDIA_BLOCK_LINEAR_2D(0, 1, 2, 6, 4)"),
+            (8 << VENDOR | 1, "0x0800000000000001"),
+        ] {
+            let layout = crate::Layout::open(modifier);
+            let written = serde_json::to_value(&layout).unwrap();
+            assert_eq!(written["modifier"], text);
+            assert_eq!(serde_json::from_value::<crate::Layout>(written).unwrap(), layout);
+            let number = serde_json::json!({"modifier": modifier, "planes": [], "size": 0});
+            assert_eq!(serde_json::from_value::<crate::Layout>(number).unwrap(), layout);
+        }
     }
 }

@@ -20,9 +20,9 @@ pub(crate) enum Alloc {
     /// Find memory and a layout that serve several devices, or explain why none does.
     #[command(
         after_help = "DEVICE is a name that `nvabi alloc devices` lists, or a purpose: cpu, gpu, display, camera,\n\
-        encoder, decoder or converter. OPERATION: cpu-read, cpu-write, texture, render, scanout, capture, encode,\n\
-        decode, copy, convert-read, convert-write. DETAILS may follow: +rotate-90, +rotate-180, +rotate-270,\n\
-        +reflect-x, +reflect-y, or a vendor's +0x10de:3(1, 2).\n\n\
+        encoder, decoder or converter. OPERATION: cpu-read, cpu-write, texture, render, scanout, capture,\n\
+        encode, decode, copy, convert-read, convert-write. DETAILS may follow: +rotate-90, +rotate-180,\n\
+        +rotate-270, +reflect-x, +reflect-y, or a vendor's +0x10de:3(1, 2).\n\n\
         Examples:\n  nvabi alloc plan --use gpu:texture --use display:scanout 1920x1080 NV12\n  \
         nvabi alloc plan --use cpu:cpu-write --use isp:capture --offers isp.json 640x480 YUYV --json"
     )]

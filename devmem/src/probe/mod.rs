@@ -62,6 +62,7 @@ pub struct Refusal {
     #[serde(rename = "use")]
     pub of: Use,
     /// The DRM format modifier that was tried.
+    #[serde(serialize_with = "super::modifier::serialize")]
     pub modifier: u64,
     /// Bytes from one row of the first plane to the next; 0 where only a driver knows.
     pub pitch: u64,
