@@ -75,16 +75,13 @@ impl Error {
         self.0.source.as_ref()?.raw_os_error()
     }
 
-    /// Whether it says nothing about the memory: the device is busy, or something else ran out.
+    /// Whether it says nothing about the memory: the device is busy, something else ran out, or a
+    /// signal came.
     pub(crate) fn is_passing(&self) -> bool {
-        self.errno().is_some_and(is_passing)
+        use nix::libc::{EACCES, EAGAIN, EBUSY, EINTR, EMFILE, ENFILE, ENOMEM, ENOSPC};
+        let passing = [EBUSY, ENOMEM, ENOSPC, EMFILE, ENFILE, EAGAIN, EACCES, EINTR];
+        self.errno().is_some_and(|errno| passing.contains(&errno))
     }
-}
-
-/// The same of an error number. A signal interrupts a call too.
-pub(crate) fn is_passing(errno: i32) -> bool {
-    use nix::libc::{EACCES, EAGAIN, EBUSY, EINTR, EMFILE, ENFILE, ENOMEM, ENOSPC};
-    matches!(errno, EBUSY | ENOMEM | ENOSPC | EMFILE | ENFILE | EAGAIN | EACCES | EINTR)
 }
 
 impl fmt::Display for Error {

@@ -1,6 +1,6 @@
 //! DRM format modifiers by name, as `drm_fourcc.h` calls them without `DRM_FORMAT_MOD_`.
 
-use serde::de::{Error, Visitor};
+use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserializer, Serializer};
 
 use super::capability::{MODIFIER_INVALID, MODIFIER_LINEAR};
@@ -142,7 +142,10 @@ pub fn name(modifier: u64) -> String {
 
 /// As people write it: many programs read numbers of JSON with 53 bits.
 pub(crate) fn serialize<S: Serializer>(modifier: &u64, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_str(&name(*modifier))
+    match to.is_human_readable() {
+        true => to.serialize_str(&name(*modifier)),
+        false => to.serialize_u64(*modifier),
+    }
 }
 
 /// A modifier by its name, or its number.
@@ -163,9 +166,16 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::
         fn visit_u64<E: Error>(self, number: u64) -> Result<u64, E> {
             Ok(number)
         }
+
+        fn visit_i64<E: Error>(self, number: i64) -> Result<u64, E> {
+            u64::try_from(number).map_err(|_| E::invalid_value(Unexpected::Signed(number), &self))
+        }
     }
 
-    from.deserialize_any(Either)
+    match from.is_human_readable() {
+        true => from.deserialize_any(Either),
+        false => from.deserialize_u64(Either),
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -28,14 +28,14 @@ pub(crate) struct Input {
 
 impl Input {
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
-        // Before it is opened: a FIFO that nobody writes to would be waited for.
-        let found = path.metadata().map_err(|error| Error::io(path, error))?;
+        // A FIFO that nobody writes to is not waited for.
+        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+        let file = file.map_err(|error| Error::io(path, error))?;
+        let found = file.metadata().map_err(|error| Error::io(path, error))?;
         if !found.is_file() {
             let why = "not a regular file: a trace is read at many places";
             return Err(Error::io(path, io::Error::new(ErrorKind::InvalidInput, why)));
         }
-        let file = File::open(path).map_err(|error| Error::io(path, error))?;
-        let found = file.metadata().map_err(|error| Error::io(path, error))?;
         Ok(Self { path: path.to_owned(), file, len: found.len() })
     }
 

@@ -115,7 +115,7 @@ pub(super) fn planned(
     }
     for choice in choices {
         let refusals = choice.iter().flat_map(|candidate| candidate.refusals.clone()).collect();
-        let offers: Vec<Offer> = choice.iter().map(|candidate| candidate.offer.clone()).collect();
+        let offers = chosen(machine.as_ref(), &choice);
         let given = choice.iter().enumerate().filter(|(_, candidate)| candidate.elsewhere);
         let elsewhere: Vec<usize> = given.map(|(at, _)| at).collect();
         match attempt(machine.as_ref(), &asked_of, &offers, &elsewhere, refusals) {
@@ -139,6 +139,23 @@ pub(super) fn planned(
         context.status("Failed", &format!("with {}: {}", devices.join(", "), failure.line()));
     }
     Ok(None)
+}
+
+/// The offers of a choice, without memory of devices of this machine that are not chosen.
+fn chosen(machine: Option<&Machine>, choice: &[&Candidate]) -> Vec<Offer> {
+    let here = choice.iter().filter(|candidate| !candidate.elsewhere);
+    let owners: Vec<u64> =
+        here.filter_map(|candidate| machine?.owner(&candidate.offer.of.device)).collect();
+    let is_chosen = |set: &CapabilitySet| {
+        set.constraint(ConstraintName::MADE_BY).is_none_or(|maker| owners.contains(&maker))
+    };
+    let mut offers = Vec::new();
+    for candidate in choice {
+        let mut offer = candidate.offer.clone();
+        offer.sets.retain(|set| candidate.elsewhere || is_chosen(set));
+        offers.push(offer);
+    }
+    offers
 }
 
 /// Offers that play no part.
@@ -211,6 +228,11 @@ impl Machine {
     pub(super) fn new(prober: Prober) -> Self {
         let (found, skipped) = super::found_quietly();
         Self { found, prober, skipped: Cell::new(skipped) }
+    }
+
+    /// What tells a device's memory from another's.
+    fn owner(&self, name: &str) -> Option<u64> {
+        self.found.devices.iter().find(|device| device.info().name == name)?.info().owner()
     }
 
     /// Says once which devices could not be asked.

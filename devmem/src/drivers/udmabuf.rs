@@ -20,8 +20,7 @@ const HUGE: u64 = 2 << 20;
 const LIMIT: &str = "/sys/module/udmabuf/parameters/size_limit_mb";
 /// What the kernel begins with.
 const DEFAULT_LIMIT: u64 = 64;
-const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
-const FREE_HUGE_PAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
+const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
 
 /// `udmabuf`, and `udmabuf:2M` where there are free pages of 2 MiB and the kernel makes dma-bufs of
 /// them.
@@ -37,7 +36,7 @@ impl Driver for Udmabuf {
         let pages = Pages::new("udmabuf", node, page());
         let huge = Pages::new("udmabuf:2M", open(NODE)?, HUGE);
         let mut devices: Listed = vec![Ok(Box::new(pages))];
-        let free = number_in(FREE_HUGE_PAGES).is_some_and(|free| free > 0);
+        let free = number_in(HUGE_PAGES).is_some_and(|free| free > 0);
         if free && shows_all_of_large_pages() && huge.make(HUGE).is_ok() {
             devices.push(Ok(Box::new(huge)));
         }
@@ -123,14 +122,14 @@ fn shows_all_of_large_pages() -> bool {
 }
 
 /// Memory that is certainly in one piece, to find out who insists on that: one large page. It is for
-/// an import alone, which goes wrong on no kernel. `None` where this machine has no such pages.
+/// an import alone, which goes wrong on no kernel. `None` where no such page is free.
 ///
 /// # Errors
 ///
-/// When something ran out, such as those pages.
+/// When something ran out.
 pub(crate) fn one_piece(description: &Description) -> Result<Option<Buffer>> {
-    let has_any = number_in(HUGE_PAGES).is_some_and(|pages| pages > 0);
-    let Some(node) = found(open(NODE))?.filter(|_| has_any && description.layout.size <= HUGE)
+    let is_free = number_in(HUGE_PAGES).is_some_and(|free| free > 0);
+    let Some(node) = found(open(NODE))?.filter(|_| is_free && description.layout.size <= HUGE)
     else {
         return Ok(None);
     };

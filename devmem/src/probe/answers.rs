@@ -84,14 +84,18 @@ fn size_of(description: &Description) -> [u32; 3] {
 pub(super) struct Answer {
     pub(super) ways: Vec<Vec<Constraint>>,
     pub(super) refusals: Vec<Refusal>,
-    /// Whose memory it was tried with besides, by name; `None` where that was of no interest.
-    pub(super) partners: Option<Vec<String>>,
+    /// The other uses with whose memory it was tried besides, in order; `None` where that was of no interest.
+    pub(super) others: Option<Vec<Use>>,
 }
 
 #[derive(Debug)]
 pub(super) struct Answers {
     capacity: usize,
     newest_first: Vec<Known>,
+}
+
+fn is_no_larger(image: &Image, than: &Image) -> bool {
+    image.width <= than.width && image.height <= than.height
 }
 
 #[derive(Debug)]
@@ -113,10 +117,15 @@ impl Known {
     /// Whether the answer is one for another image of its kind, which may be within a limit where this is not: that a
     /// device takes nothing, for none; what it needs, for those that are no smaller.
     fn holds_for(&self, description: &Description) -> bool {
-        let (Image { width, height, .. }, other) = (self.image, description.usage.image);
-        let is_no_smaller = width <= other.width && height <= other.height;
         let needs = self.answer.ways.first();
-        needs.is_some_and(|needs| needs.is_empty() || is_no_smaller)
+        needs.is_some_and(|needs| {
+            needs.is_empty() || is_no_larger(&self.image, &description.usage.image)
+        })
+    }
+
+    /// Whether an answer that is the same of this image holds for all images that this one holds for.
+    fn holds_below(&self, description: &Description) -> bool {
+        !self.answer.ways.is_empty() && is_no_larger(&description.usage.image, &self.image)
     }
 }
 
@@ -130,11 +139,13 @@ impl Answers {
         &mut self,
         question: &Question,
         description: &Description,
-        partners: &[String],
+        others: &[Use],
     ) -> Option<Answer> {
         let known = || self.newest_first.iter();
-        let is_among =
-            |known: &Known| known.answer.partners.as_deref().is_none_or(|tried| tried == partners);
+        let is_among = |known: &Known| {
+            let tried = known.answer.others.as_ref();
+            tried.is_none_or(|tried| others.iter().all(|other| tried.contains(other)))
+        };
         let is_very = |known: &Known| known.is_of(question, description) && is_among(known);
         let is_like = |known: &Known| {
             known.question == *question && known.holds_for(description) && is_among(known)
@@ -150,7 +161,14 @@ impl Answers {
         description: &Description,
         answer: Answer,
     ) {
-        self.newest_first.retain(|known| !known.is_of(&question, description));
+        let is_told_anew = |known: &Known| {
+            let is_as_small = known.question == question
+                && known.answer.ways == answer.ways
+                && known.holds_below(description);
+            (known.is_of(&question, description) || is_as_small)
+                && known.answer.others == answer.others
+        };
+        self.newest_first.retain(|known| !is_told_anew(known));
         let (image, layout) = (description.usage.image, description.layout.clone());
         self.newest_first.insert(0, Known { question, image, layout, answer });
         self.newest_first.truncate(self.capacity);

@@ -171,8 +171,8 @@ impl Prober {
     /// are no smaller. A device that refuses rows is tried with rows further apart. Where nothing makes memory to try,
     /// nothing is found out: [`Self::untried`].
     ///
-    /// The other uses in the description are those it is to share memory with: where it takes no scattered memory, and
-    /// none in one piece can be had to try, it is tried with what their devices make.
+    /// The other uses in the description are those it is to share memory with: where it takes neither scattered memory
+    /// nor what can be had in one piece, it is tried with what their devices make.
     ///
     /// # Errors
     ///
@@ -257,23 +257,27 @@ impl Prober {
         description: &Description,
         devices: &[Box<dyn Device>],
     ) -> std::result::Result<Answer, (Failed, Vec<Refusal>)> {
-        let partners = partners(device, &description.usage, devices);
-        let names: Vec<String> = partners.iter().map(|it| it.info().name.clone()).collect();
+        let others = others(device.info(), &description.usage);
         let question = Question::new(device.info(), of, description, devices);
-        if let Some(known) = self.answers().recall(&question, description, &names) {
+        let known = self.answers().recall(&question, description, &others);
+        if let Some(mut known) = known {
+            // It may have been tried with more.
+            if known.others.as_ref().is_some_and(|tried| *tried != others) {
+                known.ways.retain(|way| is_made_among(way, device.info(), &others, devices));
+            }
             return Ok(known);
         }
         // What else the device is to do is another question.
         let mut asked = description.clone();
         asked.usage.uses = vec![of.clone()];
         asked.set.constraints.retain(is_tried_with);
-        let mut trial = Trial::new(of.clone(), device, &asked, partners);
+        let mut trial = Trial::new(of.clone(), device, &asked, &others);
         let found = trial.run(self, devices);
         let is_busy = trial.passing.is_some();
         let passing = trial.passing.take().or(trial.lacking.take());
         let (Found { ways, is_proved }, refusals) = (found, trial.refusals);
-        let partners = trial.has_tried_partners.then_some(names);
-        let answer = Answer { ways, refusals, partners };
+        let others = trial.has_tried_others.then_some(others);
+        let answer = Answer { ways, refusals, others };
         match passing {
             Some(error) if answer.ways.is_empty() => {
                 return Err((Failed { error, is_busy }, answer.refusals));
@@ -815,20 +819,28 @@ fn nobody(description: &Description, devices: &[Box<dyn Device>]) -> String {
     }
 }
 
-/// The devices of the other uses that make memory as they see fit, but for other nodes of its own.
-fn partners<'d>(
-    of: &dyn Device,
-    usage: &Usage,
-    devices: &'d [Box<dyn Device>],
-) -> Vec<&'d dyn Device> {
-    let is_partner = |device: &&dyn Device| {
-        let info = device.info();
-        info.allocates
-            && usage.uses.iter().any(|of| of.device == info.name)
-            && makes_as_it_sees_fit(*device)
-            && !info.is_of(of.info())
-    };
-    devices.iter().map(AsRef::as_ref).filter(is_partner).collect()
+/// The other uses of memory that a device is to share, in order.
+fn others(of: &DeviceInfo, usage: &Usage) -> Vec<Use> {
+    let others = usage.uses.iter().filter(|other| other.device != of.name);
+    let mut others: Vec<Use> = others.cloned().collect();
+    others.sort_by_cached_key(Use::to_string);
+    others.dedup();
+    others
+}
+
+/// Whether a way asks for memory that nobody makes in particular, or that a device or one of these others makes.
+fn is_made_among(
+    way: &[Constraint],
+    device: &DeviceInfo,
+    others: &[Use],
+    devices: &[Box<dyn Device>],
+) -> bool {
+    let maker = way.iter().find(|need| need.name == ConstraintName::MADE_BY);
+    let makes = |info: &DeviceInfo| info.owner() == maker.map(|maker| maker.value);
+    let is_other = |info: &DeviceInfo| others.iter().any(|other| other.device == info.name);
+    maker.is_none()
+        || makes(device)
+        || devices.iter().map(|device| device.info()).any(|info| is_other(info) && makes(info))
 }
 
 /// The devices that are to use the memory, and what for.

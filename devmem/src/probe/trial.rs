@@ -54,14 +54,12 @@ pub(super) struct Trial<'t> {
     pub(super) passing: Option<Error>,
     /// The same of who was to make memory for it.
     pub(super) lacking: Option<Error>,
-    /// Other devices with which it is to share memory, and that make some as they see fit.
-    pub(super) partners: Vec<&'t dyn Device>,
+    /// The other uses that are to share memory with it.
+    pub(super) others: &'t [Use],
     /// Whether scattered memory could once not be made.
     pub(super) fell_short: bool,
-    /// Whether it was tried with memory of others in one piece.
-    pub(super) has_tried_whole: bool,
-    /// Whether it was tried with that of its partners.
-    pub(super) has_tried_partners: bool,
+    /// Whether it was tried with what the others make.
+    pub(super) has_tried_others: bool,
 }
 
 /// What is asked for where a device takes no scattered memory.
@@ -94,7 +92,7 @@ impl<'t> Trial<'t> {
         of: Use,
         device: &'t dyn Device,
         description: &'t Description,
-        partners: Vec<&'t dyn Device>,
+        others: &'t [Use],
     ) -> Self {
         Self {
             of,
@@ -103,10 +101,9 @@ impl<'t> Trial<'t> {
             refusals: Vec::new(),
             passing: None,
             lacking: None,
-            partners,
+            others,
             fell_short: false,
-            has_tried_whole: false,
-            has_tried_partners: false,
+            has_tried_others: false,
         }
     }
 
@@ -119,7 +116,10 @@ impl<'t> Trial<'t> {
             Taken::Untried | Taken::Unmade => {
                 return Found { ways: self.unproved(), is_proved: false };
             }
-            Taken::Not => self.own(devices).into_iter().chain(self.of_partners(prober)).collect(),
+            Taken::Not => {
+                let own = self.own(devices);
+                own.into_iter().chain(self.of_partners(prober, devices)).collect()
+            }
             Taken::With(needs) => {
                 // It takes memory of others all the same, unless what ran out is why its rows are further apart.
                 if !needs.iter().any(|need| need.name == ConstraintName::PITCH_ALIGNMENT) {
@@ -216,14 +216,9 @@ impl<'t> Trial<'t> {
         let mut used_up = None;
         for device in known {
             match made(device, description) {
-                Ok(memory) => {
-                    self.has_tried_whole = true;
-                    if self.takes(Tried::OnePiece, &memory) {
-                        return true;
-                    }
-                }
+                Ok(memory) if self.takes(Tried::OnePiece, &memory) => return true,
                 Err(error) if error.is_passing() => used_up = used_up.or(Some(error)),
-                Err(_) => {}
+                _ => {}
             }
         }
         // What was refused says nothing of what could not be made.
@@ -251,10 +246,7 @@ impl<'t> Trial<'t> {
         }
         let smaller = asking_for(&smaller, ONE_PIECE);
         match by_files(&smaller, prober.foreign.one_piece) {
-            Ok(Some(page)) => {
-                self.has_tried_whole = true;
-                self.takes(Tried::OnePiece, &page)
-            }
+            Ok(Some(page)) => self.takes(Tried::OnePiece, &page),
             Err(error) if error.is_passing() => {
                 self.lacks(Tried::OnePiece, &smaller.layout, error);
                 false
@@ -280,7 +272,7 @@ impl<'t> Trial<'t> {
     /// Where no memory of others can be made, a device is believed what it says, unless it refuses its own; in rows as
     /// far apart as its own need.
     fn unproved(&mut self) -> Vec<Vec<Constraint>> {
-        match self.own_of(Tried::Own, self.device) {
+        match self.own_of(Tried::Own, self.device, &[self.of.clone()]) {
             Taken::Not => Vec::new(),
             Taken::With(mut needs) => {
                 needs.retain(|need| need.name != ConstraintName::MADE_BY);
@@ -306,35 +298,53 @@ impl<'t> Trial<'t> {
         let makers =
             std::iter::once((Tried::Own, device)).chain(beside.map(|it| (Tried::Sibling, it)));
         for (tried, maker) in makers {
-            if let Taken::With(needs) = self.own_of(tried, maker) {
+            if let Taken::With(needs) = self.own_of(tried, maker, &[self.of.clone()]) {
                 return Some(needs);
             }
         }
         None
     }
 
-    /// Memory of each partner that it takes, with what it needs then: where no memory that is known to be in one piece
-    /// could be tried, that of another driver may be, as that of a camera is which a display shows.
-    fn of_partners(&mut self, prober: &Prober) -> Vec<Vec<Constraint>> {
-        if self.has_tried_whole {
-            return Vec::new();
-        }
-        self.has_tried_partners = true;
+    /// Memory that other users' devices make and it takes, with what it needs then: as a display shows what a camera
+    /// makes, where nothing else makes memory in one piece. That it refuses what one device makes says nothing of
+    /// another's.
+    fn of_partners(
+        &mut self,
+        prober: &Prober,
+        devices: &[Box<dyn Device>],
+    ) -> Vec<Vec<Constraint>> {
+        self.has_tried_others = true;
         let (own, operation) = (self.device.info(), self.of.operation);
-        let mut ways = Vec::new();
-        for partner in std::mem::take(&mut self.partners) {
-            if prober.foreign.untouchable(partner.info(), own, operation).is_some() {
+        let mut ways: Vec<Vec<Constraint>> = Vec::new();
+        for partner in devices.iter().map(AsRef::as_ref) {
+            let info = partner.info();
+            let is_known = partner.memory().is_some_and(|memory| memory.is_known());
+            let uses = || self.others.iter().filter(|of| of.device == info.name);
+            if uses().next().is_none() || is_known || info.is_of(own) {
                 continue;
             }
-            if let Taken::With(needs) = self.own_of(Tried::Partner, partner) {
-                ways.push(needs);
+            // Another node of its GPU has made some.
+            let owner = info.owner().map(|owner| Constraint::new(ConstraintName::MADE_BY, owner));
+            let is_there = owner.is_some_and(|owner| ways.iter().any(|way| way.contains(&owner)));
+            if is_there || prober.foreign.untouchable(info, own, operation).is_some() {
+                continue;
+            }
+            // What it makes depends on what it does with it.
+            let uses: Vec<Use> = uses().chain([&self.of]).cloned().collect();
+            let told = self.refusals.len();
+            match self.own_of(Tried::Partner, partner, &uses) {
+                Taken::With(needs) => ways.push(needs),
+                Taken::Not | Taken::Unmade | Taken::Untried => {}
+            }
+            for refusal in self.refusals.iter_mut().skip(told) {
+                refusal.reason = format!("that of {}: {}", info.name, refusal.reason);
             }
         }
         ways
     }
 
     /// The same of one that makes it.
-    fn own_of(&mut self, tried: Tried, maker: &dyn Device) -> Taken {
+    fn own_of(&mut self, tried: Tried, maker: &dyn Device, uses: &[Use]) -> Taken {
         let owner = maker.info().owner().filter(|_| maker.info().allocates);
         let Some(owner) = owner.map(|owner| Constraint::new(ConstraintName::MADE_BY, owner)) else {
             return Taken::Untried;
@@ -342,7 +352,9 @@ impl<'t> Trial<'t> {
         // What it is like, the trial tells.
         let is_tried = |asked: Constraint| memory::is_of_memory(asked.name);
         self.in_pitches(|trial, description| {
-            match made_to_try(maker, &asking_for(description, owner), is_tried) {
+            let mut asked = asking_for(description, owner);
+            asked.usage.uses = uses.to_vec();
+            match made_to_try(maker, &asked, is_tried) {
                 Ok(memory) if trial.takes(tried, &memory) => Taken::With(vec![owner]),
                 Ok(_) => Taken::Not,
                 Err(error) => {

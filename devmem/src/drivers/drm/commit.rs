@@ -16,7 +16,6 @@ use drm::{ClientCapability, Device as _};
 use nix::libc;
 
 use super::Card;
-use crate::error::is_passing;
 use crate::{Image, transform};
 
 /// `None` where it cannot be asked: another program has the display, it knows no atomic commits, nothing is connected
@@ -98,19 +97,22 @@ fn size_on_screen(image: &Image, turned: u32) -> (u32, u32) {
 }
 
 /// What came of all attempts: one that succeeds is enough. Of errors that say something of the framebuffer the first
-/// tells most, as planes of cursors are not for this; where one may pass, the others say nothing.
+/// tells most, as planes of cursors are not for this; where memory ran out, the others say nothing.
 fn any_shows(attempts: impl Iterator<Item = io::Result<()>>) -> Option<io::Result<()>> {
     let (mut refusal, mut passing, mut is_known) = (None, None, true);
     for attempt in attempts {
         let Err(error) = attempt else { return Some(Ok(())) };
         match error.raw_os_error() {
-            // Another program has the display, from now on maybe.
-            Some(libc::EACCES | libc::EPERM | libc::EBUSY) => is_known = false,
-            Some(errno) if is_passing(errno) => passing = passing.or(Some(error)),
+            // Another program has the display now.
+            Some(libc::EACCES | libc::EPERM) => is_known = false,
+            Some(libc::ENOMEM | libc::EAGAIN | libc::EINTR) => passing = passing.or(Some(error)),
+            // Drivers say EBUSY and ENOSPC of planes and bandwidth as well.
             _ => refusal = refusal.or(Some(error)),
         }
     }
-    passing.or(refusal).filter(|_| is_known).map(Err)
+    let refusal = passing.or(refusal)?;
+    let says_something = is_known && refusal.raw_os_error() != Some(libc::EBUSY);
+    says_something.then_some(Err(refusal))
 }
 
 /// All that a commit names.
@@ -237,6 +239,8 @@ mod tests {
         assert_eq!(all(vec![errno(libc::EINVAL), errno(libc::ERANGE)]), Some(Err(libc::EINVAL)));
         assert_eq!(all(vec![errno(libc::EBUSY)]), None);
         assert_eq!(all(vec![errno(libc::EINVAL), errno(libc::EACCES)]), None);
+        let spare = vec![errno(libc::EINVAL), errno(libc::EBUSY), errno(libc::ENOSPC)];
+        assert_eq!(all(spare), Some(Err(libc::EINVAL)));
         assert_eq!(all(vec![errno(libc::EBUSY), Ok(())]), Some(Ok(())));
         assert_eq!(all(vec![errno(libc::EINVAL), errno(libc::ENOMEM)]), Some(Err(libc::ENOMEM)));
         assert_eq!(all(Vec::new()), None);

@@ -281,64 +281,125 @@ fn what_is_offered_in_one_way_is_not_refused_in_another() {
 /// As a camera and a display without an IOMMU, where no heap makes memory in one piece and there are no large pages: what
 /// the camera makes is in one piece, and the display alone can say so.
 #[test]
-fn where_no_memory_is_known_to_be_in_one_piece_that_of_partners_is_tried() {
-    let pair = || -> Vec<Box<dyn Device>> {
-        // Another one that plays no part, and would have to be set up.
-        let other: Makes = |other, description| {
-            other.memory.serves(description)?;
-            panic!("who takes no part is not to be asked")
-        };
-        let mut other = making("other", 0, other);
-        other.0.memory = Memory::UNKNOWN;
-        let camera = carved("camera", "/dev/null", whole_alone);
-        let panel = carved("panel", "/dev/zero", whole_alone);
-        vec![camera, panel, other]
-    };
-    let devices = pair();
-    let asked = description(&["camera", "panel"]);
-    let prober = prober(9);
+fn memory_of_others_that_are_to_share_it_is_tried() {
+    // One that plays no part, and would have to be set up.
+    let mut other = making("other", 0, |other, description| {
+        other.memory.serves_of(Some(&other.info), description)?;
+        panic!("who takes no part is not to be asked")
+    });
+    (other.0.memory, other.0.info.node) = (Memory::UNKNOWN, "/dev/full".to_owned());
+    let camera = carved("camera", "/dev/null", whole_alone);
+    let panel = carved("panel", "/dev/zero", whole_alone);
+    let count = panel.0.asked.clone();
+    let devices: Vec<Box<dyn Device>> = vec![camera, panel, other];
+    let (both, alone) = (description(&["camera", "panel"]), description(&["panel"]));
     let made_by = |at: usize| vec![own(devices[at].info())];
-    let ways = |prober: &Prober, at: usize, asked: &Description| {
-        let of = &asked.usage.uses[at];
-        prober.ways(&*devices[at], of, asked, &devices).unwrap()
+    let ways = |prober: &Prober, asked: &Description| {
+        let of = asked.usage.uses.last().unwrap();
+        prober.ways(&*devices[1], of, asked, &devices).unwrap()
     };
-    // Alone it takes its own, and that is no answer for where it has partners.
-    assert_eq!(ways(&prober, 0, &description(&["camera"])), [made_by(0)]);
-    assert_eq!(ways(&prober, 0, &asked), [made_by(0), made_by(1)]);
-    assert_eq!(ways(&prober, 1, &asked), [made_by(1), made_by(0)]);
-    let made = prober.serve(&devices, &asked.usage, |_| true).unwrap();
-    assert_eq!(
-        (made.by.as_str(), prober.make(&devices, &asked).unwrap().by),
-        ("camera", made.by.clone())
-    );
+    // Alone it takes its own, which is no answer for where it has others; that one is for both.
+    let prober = prober(9);
+    assert_eq!(ways(&prober, &alone), [made_by(1)]);
+    assert_eq!(ways(&prober, &both), [made_by(1), made_by(0)]);
+    let tried = count.load(Ordering::Relaxed);
+    for _ in 0..2 {
+        assert_eq!(ways(&prober, &alone), [made_by(1)]);
+        assert_eq!(ways(&prober, &both), [made_by(1), made_by(0)]);
+    }
+    assert_eq!(count.load(Ordering::Relaxed), tried);
+    let rest = description(&["rest", "panel"]);
+    assert_eq!(ways(&prober, &rest), [made_by(1)]);
+    let tried = count.load(Ordering::Relaxed);
+    for asked in [&both, &rest] {
+        ways(&prober, asked);
+    }
+    assert_eq!(count.load(Ordering::Relaxed), tried);
+    // Who takes any memory is asked once, whoever else does.
+    let free = fake("free", any, 0);
+    for asked in [description(&["free"]), description(&["free", "panel"])] {
+        prober.needs(&*free, Operation::Capture, &asked, &devices).unwrap();
+    }
+    assert_eq!(free.asked.load(Ordering::Relaxed), 1);
+    let both_alone = self::prober(9);
+    assert_eq!(ways(&both_alone, &both), [made_by(1), made_by(0)]);
+    let tried = count.load(Ordering::Relaxed);
+    assert_eq!(ways(&both_alone, &alone), [made_by(1)]);
+    assert_eq!(count.load(Ordering::Relaxed), tried);
+    let made = prober.serve(&devices, &both.usage, |_| true).unwrap().by;
+    assert_eq!((made.as_str(), prober.make(&devices, &both).unwrap().by), ("camera", made.clone()));
     let preferring = self::prober(9).prefer(["panel".to_owned()]);
-    assert_eq!(preferring.serve(&devices, &asked.usage, |_| true).unwrap().by, "panel");
+    assert_eq!(preferring.serve(&devices, &both.usage, |_| true).unwrap().by, "panel");
     // A page in one piece says what it needs, whoever makes that.
     let mut page = self::prober(9);
     page.foreign.one_piece = |description| plain(description, true).map(Some);
-    assert_eq!(ways(&page, 0, &asked), [vec![ONE_PIECE], made_by(0)]);
-    assert_eq!(page.make(&devices, &asked).unwrap().by, "camera");
-    // One that was used up may be there again.
+    assert_eq!(ways(&page, &both), [vec![ONE_PIECE], made_by(1)]);
+    assert_eq!(page.make(&devices, &both).unwrap().by, "camera");
+    // What was used up may be there again.
     let mut full = self::prober(9);
     full.foreign.one_piece = |_| Err(errno("UDMABUF_CREATE", libc::ENOMEM));
-    assert_eq!(ways(&full, 0, &asked), [made_by(0), made_by(1)]);
+    assert_eq!(ways(&full, &both), [made_by(1), made_by(0)]);
     full.foreign.one_piece = page.foreign.one_piece;
-    assert_eq!(ways(&full, 0, &asked), [vec![ONE_PIECE], made_by(0)]);
+    assert_eq!(ways(&full, &both), [vec![ONE_PIECE], made_by(1)]);
     // Memory that is known not to be used is not tried.
     let mut apart = self::prober(9);
     apart.foreign.driver =
         |info| Some(if info.name == "camera" { "nvidia" } else { "i915" }.into());
     let texture = Use::new("panel", Operation::Texture);
-    assert_eq!(apart.ways(&*devices[1], &texture, &asked, &devices).unwrap(), [made_by(1)]);
-    assert_eq!(self::prober(9).ways(&*devices[1], &texture, &asked, &devices).unwrap().len(), 2);
-    // Who refuses what is known to be in one piece needs its own.
-    let devices: Vec<Box<dyn Device>> = vec![
-        carved("camera", "/dev/null", any),
-        carved("panel", "/dev/zero", own_alone),
-        fake("heap", any, u64::MAX),
-    ];
-    let ways = self::prober(9).ways(&*devices[1], &asked.usage.uses[1], &asked, &devices);
-    assert_eq!(ways.unwrap(), [vec![own(devices[1].info())]]);
+    assert_eq!(apart.ways(&*devices[1], &texture, &both, &devices).unwrap(), [made_by(1)]);
+    assert_eq!(self::prober(9).ways(&*devices[1], &texture, &both, &devices).unwrap().len(), 2);
+}
+
+/// What it makes depends on what it is for; what it refuses says nothing of others, and is told of it.
+#[test]
+fn others_make_memory_for_their_own_uses() {
+    fn panels_alone(buffer: &Buffer) -> Result<()> {
+        let [.., of] = &buffer.description().usage.uses[..] else { return busy(buffer) };
+        let constraints = &buffer.description().set.constraints;
+        let own = Constraint::new(ConstraintName::MADE_BY, 0x105);
+        match of.device == "panel" && constraints.contains(&own) {
+            true => Ok(()),
+            false => Err(errno("import", libc::EINVAL)),
+        }
+    }
+    let camera = |needs: Operation| {
+        let mut camera = making(
+            "camera",
+            0,
+            match needs {
+                Operation::Capture => |camera, description| {
+                    camera.memory.serves_of(Some(&camera.info), description)?;
+                    let is_own =
+                        |of: &Use| (&*of.device, of.operation) == ("camera", Operation::Capture);
+                    match description.usage.uses.iter().any(is_own) {
+                        true => plain(description, true),
+                        false => Err(errno("VIDIOC_S_FMT", libc::EINVAL)),
+                    }
+                },
+                _ => |_, _| Err(errno("VIDIOC_S_FMT", libc::EINVAL)),
+            },
+        );
+        (camera.0.memory, camera.0.info.node) = (Memory::UNKNOWN, "/dev/null".to_owned());
+        camera
+    };
+    let heap = || fake("heap", any, u64::MAX);
+    let asked = description(&["camera", "panel"]);
+    let ways = |needs, takes| {
+        let panel = carved("panel", "/dev/zero", takes);
+        let devices: Vec<Box<dyn Device>> = vec![camera(needs), panel, heap()];
+        let answer = prober(9).answer(&*devices[1], &asked.usage.uses[1], &asked, &devices);
+        let answer = answer.unwrap();
+        let told = answer.refusals.iter().map(Refusal::to_string).collect::<Vec<_>>();
+        (answer.ways.len(), told.last().cloned().unwrap_or_default())
+    };
+    assert_eq!(ways(Operation::Capture, own_alone as fn(&Buffer) -> Result<()>).0, 2);
+    assert_eq!(ways(Operation::Encode, own_alone).0, 1);
+    let (count, told) = ways(Operation::Capture, panels_alone);
+    assert_eq!(count, 1);
+    assert!(
+        told.contains("does not take memory of another user: that of camera: import"),
+        "{told}"
+    );
 }
 
 /// That memory to try rows further apart with could not be made is no answer.
@@ -391,4 +452,14 @@ fn what_an_image_needs_is_remembered_for_larger_ones() {
     assert_eq!(needs(1000), (vec![own], false));
     assert_eq!(needs(600), (vec![], true));
     assert_eq!(needs(700), (vec![], false));
+    // A window that gets smaller drives no other answers out.
+    let few = self::prober(2);
+    let camera = fake("camera", any, 0);
+    let of_camera = || few.needs(&*camera, Operation::Capture, &asked(600), &devices).unwrap();
+    of_camera();
+    for height in (700..800).rev() {
+        few.needs(&*devices[0], Operation::Capture, &asked(height), &devices).unwrap();
+    }
+    of_camera();
+    assert_eq!(camera.asked.load(Ordering::Relaxed), 1);
 }
