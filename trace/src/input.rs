@@ -3,7 +3,7 @@
 //! The file is not mapped into memory: when another process cuts a mapped file short, the next access to a
 //! lost page ends the reader by SIGBUS. A read that finds fewer bytes than the file had is an error.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -28,14 +28,19 @@ pub(crate) struct Input {
 
 impl Input {
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
-        // A FIFO that nobody writes to is not waited for.
+        let is_file = |found: &Metadata| match found.is_file() {
+            true => Ok(()),
+            false => {
+                let why = "not a regular file: a trace is read at many places";
+                Err(Error::io(path, io::Error::new(ErrorKind::InvalidInput, why)))
+            }
+        };
+        // Opening a device may do something, and a FIFO that nobody writes to waits.
+        is_file(&path.metadata().map_err(|error| Error::io(path, error))?)?;
         let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
         let file = file.map_err(|error| Error::io(path, error))?;
         let found = file.metadata().map_err(|error| Error::io(path, error))?;
-        if !found.is_file() {
-            let why = "not a regular file: a trace is read at many places";
-            return Err(Error::io(path, io::Error::new(ErrorKind::InvalidInput, why)));
-        }
+        is_file(&found)?;
         Ok(Self { path: path.to_owned(), file, len: found.len() })
     }
 

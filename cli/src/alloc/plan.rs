@@ -114,8 +114,13 @@ pub(super) fn planned(
         context.status("Stopped", &what);
     }
     for choice in choices {
-        let refusals = choice.iter().flat_map(|candidate| candidate.refusals.clone()).collect();
-        let offers = chosen(machine.as_ref(), &choice);
+        let is_of_choice = |refusal: &Refusal| {
+            let is_chosen = |maker: &String| choice.iter().any(|it| it.offer.of.device == *maker);
+            refusal.maker.as_ref().is_none_or(is_chosen)
+        };
+        let refusals = choice.iter().flat_map(|candidate| candidate.refusals.clone());
+        let refusals = refusals.filter(is_of_choice).collect();
+        let offers = chosen(machine.as_ref(), &candidates, &choice);
         let given = choice.iter().enumerate().filter(|(_, candidate)| candidate.elsewhere);
         let elsewhere: Vec<usize> = given.map(|(at, _)| at).collect();
         match attempt(machine.as_ref(), &asked_of, &offers, &elsewhere, refusals) {
@@ -141,13 +146,21 @@ pub(super) fn planned(
     Ok(None)
 }
 
-/// The offers of a choice, without memory of devices of this machine that are not chosen.
-fn chosen(machine: Option<&Machine>, choice: &[&Candidate]) -> Vec<Offer> {
-    let here = choice.iter().filter(|candidate| !candidate.elsewhere);
-    let owners: Vec<u64> =
-        here.filter_map(|candidate| machine?.owner(&candidate.offer.of.device)).collect();
+/// The offers of a choice, without memory of candidates that are not chosen.
+fn chosen(
+    machine: Option<&Machine>,
+    candidates: &[Vec<Candidate>],
+    choice: &[&Candidate],
+) -> Vec<Offer> {
+    let owner = |candidate: &Candidate| match candidate.elsewhere {
+        true => None,
+        false => machine?.owner(&candidate.offer.of.device),
+    };
+    let all: Vec<u64> = candidates.iter().flatten().filter_map(owner).collect();
+    let own: Vec<u64> = choice.iter().filter_map(|candidate| owner(candidate)).collect();
     let is_chosen = |set: &CapabilitySet| {
-        set.constraint(ConstraintName::MADE_BY).is_none_or(|maker| owners.contains(&maker))
+        let maker = set.constraint(ConstraintName::MADE_BY);
+        maker.is_none_or(|maker| own.contains(&maker) || !all.contains(&maker))
     };
     let mut offers = Vec::new();
     for candidate in choice {

@@ -20,6 +20,7 @@ const HUGE: u64 = 2 << 20;
 const LIMIT: &str = "/sys/module/udmabuf/parameters/size_limit_mb";
 /// What the kernel begins with.
 const DEFAULT_LIMIT: u64 = 64;
+const PROMISED_PAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/resv_hugepages";
 const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
 
 /// `udmabuf`, and `udmabuf:2M` where there are free pages of 2 MiB and the kernel makes dma-bufs of
@@ -128,7 +129,8 @@ fn shows_all_of_large_pages() -> bool {
 ///
 /// When something ran out.
 pub(crate) fn one_piece(description: &Description) -> Result<Option<Buffer>> {
-    let is_free = number_in(HUGE_PAGES).is_some_and(|free| free > 0);
+    // Some of those that are free may be promised to others.
+    let is_free = number_in(HUGE_PAGES) > number_in(PROMISED_PAGES);
     let Some(node) = found(open(NODE))?.filter(|_| is_free && description.layout.size <= HUGE)
     else {
         return Ok(None);

@@ -143,8 +143,10 @@ impl Answers {
     ) -> Option<Answer> {
         let known = || self.newest_first.iter();
         let is_among = |known: &Known| {
+            // What a device makes depends on all of its uses.
+            let is_named = |tried: &&Use| others.iter().any(|other| other.device == tried.device);
             let tried = known.answer.others.as_ref();
-            tried.is_none_or(|tried| others.iter().all(|other| tried.contains(other)))
+            tried.is_none_or(|tried| tried.iter().filter(is_named).eq(others))
         };
         let is_very = |known: &Known| known.is_of(question, description) && is_among(known);
         let is_like = |known: &Known| {

@@ -68,6 +68,9 @@ pub struct Refusal {
     pub pitch: u64,
     /// Which memory it was.
     pub tried: Tried,
+    /// The device that made it, of what another user makes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub maker: Option<String>,
     /// What the device, or the kernel, said.
     pub reason: String,
     /// Whether that says nothing of the memory: the device was busy, or something ran out. At another time it may be
@@ -80,21 +83,22 @@ impl Refusal {
         let pitch = layout.planes.first().map_or(0, |plane| plane.pitch);
         let (of, modifier, reason) = (of.clone(), layout.modifier, error.to_string());
         let passing = error.is_passing();
-        Self { of, modifier, pitch, tried, reason, passing }
+        Self { of, modifier, pitch, tried, maker: None, reason, passing }
     }
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { of, modifier, pitch, tried, reason, passing } = self;
+        let Self { of, modifier, pitch, tried, maker, reason, passing } = self;
         write!(f, "{of} ")?;
         match *modifier {
             MODIFIER_LINEAR => write!(f, "in rows of {pitch} bytes")?,
             modifier => write!(f, "with {}", Capability::modifier(modifier))?,
         }
-        match passing {
-            true => write!(f, " could not be tried with {tried}: {reason}"),
-            false => write!(f, " does not take {tried}: {reason}"),
+        let verb = if *passing { "could not be tried with" } else { "does not take" };
+        match maker {
+            Some(maker) => write!(f, " {verb} memory of {maker}: {reason}"),
+            None => write!(f, " {verb} {tried}: {reason}"),
         }
     }
 }
@@ -261,11 +265,17 @@ impl Prober {
         let question = Question::new(device.info(), of, description, devices);
         let known = self.answers().recall(&question, description, &others);
         if let Some(mut known) = known {
+            let takes_some = !known.ways.is_empty();
             // It may have been tried with more.
             if known.others.as_ref().is_some_and(|tried| *tried != others) {
                 known.ways.retain(|way| is_made_among(way, device.info(), &others, devices));
+                let is_other = |maker: &String| others.iter().any(|other| other.device == *maker);
+                known.refusals.retain(|it| it.maker.as_ref().is_none_or(is_other));
             }
-            return Ok(known);
+            // That it takes nothing is known of the very image alone.
+            if !takes_some || !known.ways.is_empty() {
+                return Ok(known);
+            }
         }
         // What else the device is to do is another question.
         let mut asked = description.clone();
@@ -276,7 +286,7 @@ impl Prober {
         let is_busy = trial.passing.is_some();
         let passing = trial.passing.take().or(trial.lacking.take());
         let (Found { ways, is_proved }, refusals) = (found, trial.refusals);
-        let others = trial.has_tried_others.then_some(others);
+        let others = trial.tried_others.take();
         let answer = Answer { ways, refusals, others };
         match passing {
             Some(error) if answer.ways.is_empty() => {

@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 
+use nix::libc;
+
 use crate::buffer::{Buffer, Description};
 use crate::capability::MODIFIER_LINEAR;
 use crate::constraint::{self, Constraint, ConstraintName};
@@ -58,8 +60,8 @@ pub(super) struct Trial<'t> {
     pub(super) others: &'t [Use],
     /// Whether scattered memory could once not be made.
     pub(super) fell_short: bool,
-    /// Whether it was tried with what the others make.
-    pub(super) has_tried_others: bool,
+    /// Those whose devices made memory, or never do; `None` where it was of no interest.
+    pub(super) tried_others: Option<Vec<Use>>,
 }
 
 /// What is asked for where a device takes no scattered memory.
@@ -103,7 +105,7 @@ impl<'t> Trial<'t> {
             lacking: None,
             others,
             fell_short: false,
-            has_tried_others: false,
+            tried_others: None,
         }
     }
 
@@ -161,7 +163,7 @@ impl<'t> Trial<'t> {
                 let later = self.refusals.split_off(told);
                 self.refusals.extend(later.into_iter().filter(|refusal| refusal.passing));
             }
-            has_said = true;
+            has_said |= self.refusals.len() > told;
             if self.passing.is_some() {
                 break;
             }
@@ -313,14 +315,17 @@ impl<'t> Trial<'t> {
         prober: &Prober,
         devices: &[Box<dyn Device>],
     ) -> Vec<Vec<Constraint>> {
-        self.has_tried_others = true;
+        // One that is busy would be with each.
+        if self.passing.as_ref().is_some_and(|error| error.errno() == Some(libc::EBUSY)) {
+            return Vec::new();
+        }
         let (own, operation) = (self.device.info(), self.of.operation);
+        let mut tried_others = self.others.to_vec();
         let mut ways: Vec<Vec<Constraint>> = Vec::new();
         for partner in devices.iter().map(AsRef::as_ref) {
             let info = partner.info();
-            let is_known = partner.memory().is_some_and(|memory| memory.is_known());
             let uses = || self.others.iter().filter(|of| of.device == info.name);
-            if uses().next().is_none() || is_known || info.is_of(own) {
+            if uses().next().is_none() || info.is_of(own) || self.was_tried_whole(partner) {
                 continue;
             }
             // Another node of its GPU has made some.
@@ -334,13 +339,23 @@ impl<'t> Trial<'t> {
             let told = self.refusals.len();
             match self.own_of(Tried::Partner, partner, &uses) {
                 Taken::With(needs) => ways.push(needs),
-                Taken::Not | Taken::Unmade | Taken::Untried => {}
+                Taken::Not => {}
+                // At another time it may make some.
+                Taken::Unmade | Taken::Untried if info.allocates && owner.is_some() => {
+                    tried_others.retain(|of| of.device != info.name);
+                }
+                Taken::Unmade | Taken::Untried => {}
             }
-            for refusal in self.refusals.iter_mut().skip(told) {
-                refusal.reason = format!("that of {}: {}", info.name, refusal.reason);
-            }
+            self.refusals[told..].iter_mut().for_each(|it| it.maker = Some(info.name.clone()));
         }
+        self.tried_others = Some(tried_others);
         ways
+    }
+
+    /// Whether memory of a device is known to be in one piece, so that it was tried with that.
+    fn was_tried_whole(&self, device: &dyn Device) -> bool {
+        let size = self.description.layout.size;
+        device.memory().is_some_and(|memory| memory.is_known() && memory.contiguous >= size)
     }
 
     /// The same of one that makes it.

@@ -396,10 +396,35 @@ fn others_make_memory_for_their_own_uses() {
     assert_eq!(ways(Operation::Encode, own_alone).0, 1);
     let (count, told) = ways(Operation::Capture, panels_alone);
     assert_eq!(count, 1);
-    assert!(
-        told.contains("does not take memory of another user: that of camera: import"),
-        "{told}"
-    );
+    assert!(told.contains("does not take memory of camera: import"), "{told}");
+}
+
+/// A camera's size changes by itself, and what a device makes depends on all of its uses.
+#[test]
+fn that_another_made_none_is_not_remembered() {
+    static MAKES: AtomicUsize = AtomicUsize::new(0);
+    let mut camera = making("camera", 0, |camera, description| {
+        camera.memory.serves_of(Some(&camera.info), description)?;
+        let captures = description.usage.uses.iter().filter(|of| of.device == "camera").count();
+        match MAKES.load(Ordering::Relaxed) == captures {
+            true => plain(description, true),
+            false => Err(errno("VIDIOC_S_FMT", libc::EINVAL)),
+        }
+    });
+    (camera.0.memory, camera.0.info.node) = (Memory::UNKNOWN, "/dev/null".to_owned());
+    let panel = carved("panel", "/dev/zero", own_alone);
+    let devices: Vec<Box<dyn Device>> = vec![camera, panel];
+    let prober = prober(9);
+    let (one, mut two) = (description(&["camera", "panel"]), description(&["camera", "panel"]));
+    two.usage.uses.push(Use::new("camera", Operation::Encode));
+    let count = |asked: &Description| {
+        prober.ways(&*devices[1], &asked.usage.uses[1], asked, &devices).unwrap().len()
+    };
+    assert_eq!(count(&one), 1);
+    MAKES.store(2, Ordering::Relaxed);
+    assert_eq!([&one, &two, &one].map(count), [1, 2, 1]);
+    MAKES.store(1, Ordering::Relaxed);
+    assert_eq!((count(&one), count(&two)), (2, 2));
 }
 
 /// That memory to try rows further apart with could not be made is no answer.
