@@ -332,6 +332,54 @@ def fills(_):
     call("cuMemFree_v2", memory)
 
 
+class Tile(ctypes.Structure):
+    """CUarrayMapInfo, of a tile of an array and a part of a pool."""
+    _fields_ = [("ResourceType", ctypes.c_uint), ("Array", ctypes.c_void_p), ("SubresourceType", ctypes.c_uint),
+                ("Pad", ctypes.c_uint), ("Level", ctypes.c_uint), ("Layer", ctypes.c_uint), ("Offset", ctypes.c_uint * 3),
+                ("Extent", ctypes.c_uint * 3), ("Operation", ctypes.c_uint), ("HandleType", ctypes.c_uint),
+                ("Handle", Pointer), ("At", ctypes.c_uint64), ("Devices", ctypes.c_uint), ("Flags", ctypes.c_uint),
+                ("Reserved", ctypes.c_uint * 2)]
+
+
+SPARSE_ARRAYS = 112
+
+
+def sparse(device):
+    """An array of which one tile has memory: what is written elsewhere is lost, and zeros are read."""
+    if not made(ctypes.c_int, "cuDeviceGetAttribute", SPARSE_ARRAYS, int(device)).value:
+        return
+    line, lines = 128 * 16, 128
+    of = (ctypes.c_uint32 * 10)(128, 0, lines, 0, 0, 0, 0x20, 4, 0x40)
+    array = made(ctypes.c_void_p, "cuArray3DCreate_v2", ctypes.byref(of))
+    tile = (ctypes.c_uint32 * 16)()
+    call("cuArrayGetSparseProperties", ctypes.byref(tile), array)
+    width, height = tile[0], tile[1]
+    usage = (ctypes.c_uint32 * 8)(1, 0, 1, int(device))
+    ctypes.memset(ctypes.addressof(usage) + 26, 1, 1)
+    pool = made(Pointer, "cuMemCreate", Size(2 << 20), ctypes.byref(usage), Pointer(0))
+    info = Tile(Array=array, Offset=(width, 0, 0), Extent=(width, height, 1), Operation=1, Handle=pool,
+                Devices=1 << int(device))
+    call("cuMemMapArrayAsync", ctypes.byref(info), 1, None)
+    call("cuCtxSynchronize")
+    data, back = fresh(line * lines), ctypes.create_string_buffer(line * lines)
+    host = ctypes.create_string_buffer(data, len(data))
+    for side, other, memory in (("src", "dst", host), ("dst", "src", back)):
+        how = Copy2D(Width=line, Height=lines)
+        for name, value in (("Type", HOST), ("Host", ctypes.addressof(memory)), ("Pitch", line)):
+            setattr(how, side + name, value)
+        setattr(how, other + "Type", ARRAY)
+        setattr(how, other + "Array", array)
+        call("cuMemcpy2D_v2", ctypes.byref(how))
+    for at_line in range(lines):
+        for column in range(128 // width):
+            start, length = at_line * line + column * width * 16, width * 16
+            there = column == 1 and at_line < height
+            expected = data[start:start + length] if there else bytes(length)
+            same(back.raw[start:start + length], expected, f"line {at_line} of the tile {column}")
+    call("cuArrayDestroy", array)
+    call("cuMemRelease", pool)
+
+
 class Copy3D(ctypes.Structure):
     """CUDA_MEMCPY3D."""
     _fields_ = [(side + name, kind) for side in ("src", "dst") for name, kind in (
@@ -542,7 +590,7 @@ for device in range(count):
         large()
     for part in (copies, streams, room, surfaces, own_pages, virtual, waits, modules):
         part()
-    for part in (managed, shared, fills, boxes, kept, pools, graphs, contexts, forked, errors):
+    for part in (managed, shared, fills, boxes, kept, pools, graphs, sparse, contexts, forked, errors):
         part(device)
     call("cuCtxDestroy_v2", context)
     context = made(ctypes.c_void_p, "cuDevicePrimaryCtxRetain", device)

@@ -92,7 +92,7 @@ fn range(fd: Fd, name: &str, base: u64, length: u64) -> u32 {
     if name != "UVM_FREE" || !is_since(&[590]) {
         args.set("length", length);
     }
-    if name == "UVM_UNMAP_EXTERNAL" {
+    if ["UVM_UNMAP_EXTERNAL", "UVM_MAP_EXTERNAL_SPARSE"].contains(&name) {
         args.put("gpuUuid", &UUID);
     }
     uvm(fd, name, &mut args)
@@ -229,6 +229,36 @@ rules! {
         assert_eq!(free(), OK);
         assert_eq!((pool(size), mapping_of(base, size, fd)), (OK, Ok(base)));
         assert_eq!(*seen(base + 0x1000), [0; 4], "nothing of another one is in it");
+    }
+
+    sparse_addresses_have_zeros_and_lose_what_is_written {
+        let mut rig = Rig::new();
+        let (size, page) = (0x20_0000_u64, 0x1_0000);
+        let base = addresses(size as usize).next_multiple_of(page);
+        let fd = space();
+        let sparse = |base, length| range(fd, "UVM_MAP_EXTERNAL_SPARSE", base, length);
+        assert_eq!(range(fd, "UVM_CREATE_EXTERNAL_RANGE", base, 4 * page), OK);
+        assert_eq!(sparse(base, 4 * page), INVALID_DEVICE, "the GPU has no addresses there yet");
+        assert_eq!(register_space(fd, &rig), OK);
+        assert_eq!(sparse(base, 4 * page), OK);
+        assert_eq!(sparse(base + 0x1000, page), INVALID_ADDRESS, "no page of 64 KiB");
+        assert_eq!(sparse(base, page + 0x1000), INVALID_ADDRESS);
+        assert_eq!(sparse(base, 5 * page), INVALID_ADDRESS, "more than the range");
+        rig.bytes[FROM as usize..][..6].copy_from_slice(b"sparse");
+        rig.bytes[TO as usize..][..6].copy_from_slice(b"before");
+        rig.copy(BASE + FROM, base + page, 6);
+        rig.copy(base + page, BASE + TO, 6);
+        assert!(rig.is_done());
+        assert_eq!(rig.bytes[TO as usize..][..6], [0; 6]);
+        // Memory takes their place, and they its.
+        assert_eq!(show(fd, &rig, [base + page, page, FROM], ("offset", FROM)), OK);
+        rig.copy(base + page, BASE + TO, 6);
+        assert!(rig.is_done());
+        assert_eq!(&rig.bytes[TO as usize..][..6], b"sparse");
+        assert_eq!(sparse(base + page, page), OK);
+        rig.copy(base + page, BASE + TO, 6);
+        assert!(rig.is_done());
+        assert_eq!(rig.bytes[TO as usize..][..6], [0; 6]);
     }
 
     managed_memory_is_where_the_gpu_has_it {

@@ -103,10 +103,10 @@ rules! {
 
     what_is_not_played_says_so {
         let fd = uvm_file();
-        let mut args = Struct::new("UVM_MAP_EXTERNAL_SPARSE_PARAMS");
-        assert_eq!(uvm(fd, "UVM_MAP_EXTERNAL_SPARSE", &mut args), ILLEGAL_ACTION);
+        let mut args = Struct::new("UVM_PAGEABLE_MEM_ACCESS_ON_GPU_PARAMS");
+        assert_eq!(uvm(fd, "UVM_PAGEABLE_MEM_ACCESS_ON_GPU", &mut args), ILLEGAL_ACTION);
         assert_eq!(initialize(fd, 0), OK);
-        assert_eq!(uvm(fd, "UVM_MAP_EXTERNAL_SPARSE", &mut args), NOT_SUPPORTED);
+        assert_eq!(uvm(fd, "UVM_PAGEABLE_MEM_ACCESS_ON_GPU", &mut args), NOT_SUPPORTED);
         assert_eq!(raw(fd, 0x7777, &mut [0; 64]), Err(EINVAL), "no such call");
         assert_eq!(raw(fd, 1, &mut [0; 64]), Err(EINVAL), "in the headers alone");
         assert_eq!(raw_at(fd, 0x3000_0002, 0), Ok(()), "UVM_DEINITIALIZE");

@@ -19,6 +19,9 @@ use crate::files::FileId;
 /// Pages of a GPU, in bytes (`uvm_mmu_page_size_supported`).
 const PAGES: [u64; 4] = [4 << 10, 64 << 10, 2 << 20, 512 << 20];
 
+/// Sparse mappings are of such pages (`uvm_api_range_invalid_64k`).
+const SPARSE_PAGE: u64 = 64 << 10;
+
 /// UvmGpuMappingTypeReadOnly.
 const READ_ONLY: u64 = 3;
 
@@ -184,6 +187,22 @@ impl Driver {
         for (space, is_writable) in spaces {
             space.map(base, length, Held::Kept(buffer.clone()), offset, is_writable);
         }
+        Ok(())
+    }
+
+    /// UVM_MAP_EXTERNAL_SPARSE: `uvm_map_external_sparse`. Nothing is behind the addresses, and that is no fault.
+    pub(super) fn map_sparse(&mut self, caller: Caller<'_>, args: &Params) -> Result {
+        let (base, length) = range(args)?;
+        if (base | length) % SPARSE_PAGE != 0 {
+            return Err(Status::INVALID_ADDRESS.into());
+        }
+        self.within_external(caller, base, length)?;
+        let gpu = self.registered_gpu(caller, args, "gpuUuid")?;
+        let space = self.uvm_space(caller)?.spaces.get(&gpu).ok_or(Status::INVALID_DEVICE)?;
+        if !space.has(base, length) {
+            return Err(Status::OUT_OF_RANGE.into());
+        }
+        space.map(base, length, Held::Sparse, 0, true);
         Ok(())
     }
 

@@ -60,6 +60,8 @@ pub(super) enum Held {
     /// UVM's own memory, whose pages come to who touches them.
     Managed(Arc<Buffer>, Arc<Residence>),
     Seen(Weak<Buffer>, Weak<Addresses>),
+    /// None: reads give zeros, and writes are lost.
+    Sparse,
     /// None: where kernels reach the scheduler of launches.
     Reflected,
 }
@@ -69,19 +71,19 @@ impl Held {
         match self {
             Self::Kept(buffer) | Self::Managed(buffer, _) => Some(buffer.clone()),
             Self::Seen(buffer, by) if by.strong_count() > 0 => buffer.upgrade(),
-            Self::Seen(..) | Self::Reflected => None,
+            Self::Seen(..) | Self::Sparse | Self::Reflected => None,
         }
     }
 
     /// Whether something is there.
     fn is_live(&self) -> bool {
-        matches!(self, Self::Reflected) || self.buffer().is_some()
+        matches!(self, Self::Sparse | Self::Reflected) || self.buffer().is_some()
     }
 
     fn residence(&self) -> Option<&Arc<Residence>> {
         match self {
             Self::Managed(_, residence) => Some(residence),
-            Self::Kept(_) | Self::Seen(..) | Self::Reflected => None,
+            Self::Kept(_) | Self::Seen(..) | Self::Sparse | Self::Reflected => None,
         }
     }
 
@@ -197,8 +199,12 @@ impl Space {
             // Wraps where the mapping begins in the middle of its memory.
             before: base.wrapping_sub(of.offset),
         });
+        let buffer = match &of.buffer {
+            Held::Sparse => None,
+            held => Some(held.buffer()?),
+        };
         Some(Found {
-            bytes: View { buffer: of.buffer.buffer()?, managed },
+            bytes: View { buffer, managed },
             offset: of.offset + (address - base),
             length: of.end - address,
             is_writable: of.is_writable,
@@ -221,7 +227,8 @@ struct Found {
 
 /// Memory as a GPU sees it.
 pub(super) struct View {
-    buffer: Arc<Buffer>,
+    /// `None` where nothing is behind the addresses.
+    buffer: Option<Arc<Buffer>>,
     managed: Option<ManagedView>,
 }
 
@@ -236,6 +243,20 @@ struct ManagedView {
 }
 
 impl View {
+    fn read(&self, offset: u64, into: &mut [u8]) -> bool {
+        match &self.buffer {
+            Some(buffer) => buffer.read(offset, into),
+            None => {
+                into.fill(0);
+                true
+            }
+        }
+    }
+
+    fn write(&self, offset: u64, from: &[u8]) -> bool {
+        self.buffer.as_ref().is_none_or(|buffer| buffer.write(offset, from))
+    }
+
     /// Before bytes of it are read or written.
     fn touch(&self, offset: u64, length: usize, access: Access, is_of_kernel: bool) {
         let Some(ManagedView { residence, gpu, range, before }) = &self.managed else { return };
@@ -253,7 +274,7 @@ impl engine::Space for Seen<'_> {
         let Found { bytes, offset, length, .. } = self.0.found_at(at)?;
         let length = shorter(length, into.len());
         bytes.touch(offset, length, Access::Read, false);
-        bytes.buffer.read(offset, &mut into[..length]).then_some(length)
+        bytes.read(offset, &mut into[..length]).then_some(length)
     }
 
     fn write(&mut self, at: u64, from: &[u8]) -> Option<usize> {
@@ -262,7 +283,7 @@ impl engine::Space for Seen<'_> {
         if is_writable {
             bytes.touch(offset, length, Access::Write, false);
         }
-        (is_writable && bytes.buffer.write(offset, &from[..length])).then_some(length)
+        (is_writable && bytes.write(offset, &from[..length])).then_some(length)
     }
 
     fn for_kernels(&self) -> Option<Arc<dyn KernelSpace>> {
@@ -293,17 +314,17 @@ impl Mappings for Arc<Space> {
 impl Bytes for View {
     fn read(&self, offset: u64, into: &mut [u8]) -> bool {
         self.touch(offset, into.len(), Access::Read, true);
-        self.buffer.read(offset, into)
+        Self::read(self, offset, into)
     }
 
     fn write(&self, offset: u64, from: &[u8]) -> bool {
         self.touch(offset, from.len(), Access::Write, true);
-        self.buffer.write(offset, from)
+        Self::write(self, offset, from)
     }
 
     fn compare_exchange(&self, offset: u64, width: usize, old: u64, new: u64) -> Option<u64> {
         self.touch(offset, width, Access::Atomic, true);
-        self.buffer.compare_exchange(offset, width, old, new)
+        self.buffer.as_ref().map_or(Some(0), |it| it.compare_exchange(offset, width, old, new))
     }
 }
 

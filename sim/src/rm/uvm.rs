@@ -251,6 +251,7 @@ impl Driver {
             "UVM_UNREGISTER_GPU_VASPACE" => self.unregister_gpu_space(caller, args),
             "UVM_CREATE_EXTERNAL_RANGE" => self.create_external(caller, args),
             "UVM_MAP_EXTERNAL_ALLOCATION" => self.map_external(caller, args),
+            "UVM_MAP_EXTERNAL_SPARSE" => self.map_sparse(caller, args),
             "UVM_UNMAP_EXTERNAL" => self.unmap_external(caller, args),
             "UVM_FREE" => self.free_external(caller, args),
             "UVM_VALIDATE_VA_RANGE" => self.validate_range(caller, args),
