@@ -4,12 +4,16 @@
  * Each warp has a region in global memory and a cursor in shared memory. Halves of a diverged warp may
  * come between each other, so the cursor is moved atomically; nothing global is.
  *
- * A function computes `slot`, `below` and `end` once and hands them to its sites:
+ * A function computes `slot`, `below`, `end` and `idle` once and hands them to its sites:
  *   slot   where the warp's cursor is
  *   below  lanes below this one; all ones where the warp is not recorded, so that no lane is the lowest
  *   end    first position behind the region
+ *   idle   where a lane that does not record counts instead
  * A position counts half words (4 bytes) from the start of all regions: 8 GiB of them at most. So the
- * count of a branch that is split and the scale of an address are one number, 4. Past the end, events go to the slack behind the region and the cursor counts on.
+ * count of a branch that is split and the scale of an address are one number, 4. Past the end, events go
+ * to the slack behind the region and the cursor counts on.
+ *
+ * What a branch does is in recorder.ptx of the emulator: the pass makes a function of it, `__nvabi_branch`.
  */
 #include "nvabi_trace.h"
 
@@ -36,7 +40,12 @@ struct Unit {
 __attribute__((device)) struct Unit *__nvabi_units[NVABI_TRACE_UNITS];
 
 __attribute__((constant)) struct nvabi_trace_buffer __nvabi_trace;
-__attribute__((shared)) struct Cursor __nvabi_cursors[32];
+/* Of a block: the cursors of its warps, and a word for each lane, in a bank of its own. */
+struct Shared {
+    struct Cursor cursors[32];
+    u32 idle[32];
+};
+__attribute__((shared)) struct Shared __nvabi_shared;
 
 /* Behind every position that a warp can come to. */
 #define PAUSED 0x80000000u
@@ -95,12 +104,16 @@ static __attribute__((device, always_inline)) u32 exchange_shared(u32 address, u
 #define END 4
 #define HEADER 8
 
+static __attribute__((device, always_inline)) u32 shared(u32 offset) {
+    return (u32)(u64)((const __attribute__((address_space(3))) char *)&__nvabi_shared + offset);
+}
+
 DEVICE u32 __nvabi_slot() {
-    u32 base;
-    asm("{ .reg .b64 a; cvta.to.shared.u64 a, %1; cvt.u32.u64 %0, a; }"
-        : "=r"(base)
-        : "l"((void *)__nvabi_cursors));
-    return base + warp_of_block() * (u32)sizeof(struct Cursor);
+    return shared(__builtin_offsetof(struct Shared, cursors)) + warp_of_block() * (u32)sizeof(struct Cursor);
+}
+
+DEVICE u32 __nvabi_idle() {
+    return shared(__builtin_offsetof(struct Shared, idle)) + __nvvm_read_ptx_sreg_laneid() * (u32)sizeof(u32);
 }
 
 DEVICE u32 __nvabi_end(u32 slot) { return read_shared(slot + END); }
@@ -128,6 +141,8 @@ DEVICE u32 __nvabi_unit(struct Unit *unit) {
 DEVICE u32 __nvabi_begin() {
     u32 mask = active();
     u32 slot = __nvabi_slot();
+    // Lanes count there from something that was written. Those of other warps write, too.
+    asm volatile("st.volatile.shared.b32 [%0], 0;" ::"r"(__nvabi_idle()) : "memory");
     if ((mask & lanes_below()) == 0) {
         u32 warp = warp_of_launch(warp_of_block());
         u32 every = __nvabi_trace.sample_every;
@@ -166,41 +181,6 @@ DEVICE void __nvabi_finish(u32 slot, u32 below) {
                  "}" ::"r"(slot),
                  "r"(below), "r"(mask)
                  : "memory");
-}
-
-/* The mask is read before anything filters lanes, and the lowest active lane records for all. `way` is the
- * lanes that went its way: by the mask under a predicate, because a vote that names its lanes brings all
- * of them together first, which takes the assembler ten instructions and moves the program's threads. */
-DEVICE void __nvabi_branch(u32 slot, u32 below, u32 end, u32 site, bool condition) {
-    u32 mask = active();
-    /* Positions are even, so this is 4; but the assembler cannot know, and would load a constant at every
-     * site where it keeps this in a register. */
-    u32 four = (end & 1) | 4;
-    asm volatile("{\n\t"
-                 ".reg .pred taken, higher, split;\n\t"
-                 ".reg .b32 way, others, count, at, word;\n\t"
-                 ".reg .b64 to;\n\t"
-                 "setp.ne.u32 taken, %4, 0;\n\t"
-                 "@taken activemask.b32 way;\n\t"
-                 "@!taken activemask.b32 way;\n\t"
-                 "and.b32 others, %5, %1;\n\t"
-                 "setp.ne.u32 higher, others, 0;\n\t"
-                 "@higher bra done;\n\t"
-                 "setp.ne.u32 split, way, %5;\n\t"
-                 "selp.b32 count, %7, 2, split;\n\t"
-                 "atom.shared.add.u32 at, [%0], count;\n\t"
-                 /* HAS_BALLOT is the count's 4 after the site lost the count's 2. */
-                 "mad.lo.u32 word, count, 0x08000000, %3;\n\t"
-                 "@taken add.u32 word, word, 0x08000000;\n\t"
-                 "min.u32 at, at, %2;\n\t"
-                 "mul.wide.u32 to, at, %7;\n\t"
-                 "add.s64 to, to, %6;\n\t"
-                 "st.global.cs.v2.b32 [to], {word, %5};\n\t"
-                 "@split st.global.cs.b32 [to+8], way;\n\t"
-                 "done:\n\t"
-                 "}" ::"r"(slot),
-                 "r"(below), "r"(end), "r"(site - NVABI_TRACE_HAS_BALLOT), "r"((u32)condition),
-                 "r"(mask), "l"(__nvabi_trace.events), "r"(four));
 }
 
 static __attribute__((device, always_inline)) u64 *reserve(u32 slot, u32 end, u32 words) {

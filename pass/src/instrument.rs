@@ -34,6 +34,7 @@ struct Warp<'ctx> {
     slot: IntValue<'ctx>,
     below: IntValue<'ctx>,
     end: IntValue<'ctx>,
+    idle: IntValue<'ctx>,
     /// To be added to a site.
     unit: IntValue<'ctx>,
 }
@@ -91,7 +92,7 @@ pub(crate) fn is_kernel(module: &Module<'_>, function: FunctionValue<'_>) -> boo
 
 /// Allocas first: inlining splits the block where the recorder is called, and an alloca behind the
 /// first block would be one of variable size. What comes back is what follows them.
-fn raise_allocas<'ctx>(
+pub(crate) fn raise_allocas<'ctx>(
     context: ContextRef<'ctx>,
     function: FunctionValue<'ctx>,
 ) -> Option<InstructionValue<'ctx>> {
@@ -136,6 +137,7 @@ impl<'a, 'ctx> Code<'a, 'ctx> {
         let slot = call(&builder, start, &[])?;
         let end = call(&builder, runtime.end, &[slot.into()])?;
         let below = call(&builder, runtime.below, &[end.into()])?;
+        let idle = call(&builder, runtime.idle, &[])?;
         let unit = match runtime.unit {
             Some(unit) => {
                 let generic = context.ptr_type(AddressSpace::default());
@@ -144,7 +146,7 @@ impl<'a, 'ctx> Code<'a, 'ctx> {
             }
             None => context.i32_type().const_zero(),
         };
-        Ok(Some(Self { context, builder, runtime, warp: Warp { slot, below, end, unit } }))
+        Ok(Some(Self { context, builder, runtime, warp: Warp { slot, below, end, idle, unit } }))
     }
 
     fn frames(&self, instruction: InstructionValue<'ctx>) -> Vec<debug::Frame> {
@@ -163,7 +165,7 @@ impl<'a, 'ctx> Code<'a, 'ctx> {
             Spot::Branch(branch, condition) => {
                 self.builder.position_before(&branch);
                 let site = sites.add(Kind::Branch, name, frames, 0)?;
-                self.call(self.runtime.branch, site, &[condition.into()])
+                self.branch(site, condition)
             }
             Spot::Store(store, stored, pointer) => {
                 self.builder.position_before(&store);
@@ -327,15 +329,28 @@ impl<'a, 'ctx> Code<'a, 'ctx> {
         Ok(())
     }
 
+    fn branch(&self, site: u32, condition: IntValue<'ctx>) -> Result<(), Failure> {
+        let Warp { slot, below, end, idle, .. } = self.warp;
+        let site = self.numbered(site)?;
+        let arguments = [slot, below, end, idle, site, condition].map(Into::into);
+        self.builder.build_call(self.runtime.branch, &arguments, "")?;
+        Ok(())
+    }
+
+    /// A site as events have it.
+    fn numbered(&self, site: u32) -> Result<IntValue<'ctx>, Failure> {
+        let site = self.context.i32_type().const_int(u64::from(site), false);
+        Ok(self.builder.build_int_add(self.warp.unit, site, "")?)
+    }
+
     fn call(
         &self,
         function: FunctionValue<'ctx>,
         site: u32,
         more: &[BasicMetadataValueEnum<'ctx>],
     ) -> Result<(), Failure> {
-        let Warp { slot, below, end, unit } = self.warp;
-        let site = self.context.i32_type().const_int(u64::from(site), false);
-        let site = self.builder.build_int_add(unit, site, "")?;
+        let Warp { slot, below, end, .. } = self.warp;
+        let site = self.numbered(site)?;
         let mut arguments = vec![slot.into(), below.into(), end.into(), site.into()];
         arguments.extend(more);
         self.builder.build_call(function, &arguments, "")?;
@@ -343,7 +358,7 @@ impl<'a, 'ctx> Code<'a, 'ctx> {
     }
 }
 
-fn call<'ctx>(
+pub(crate) fn call<'ctx>(
     builder: &Builder<'ctx>,
     function: FunctionValue<'ctx>,
     arguments: &[BasicMetadataValueEnum<'ctx>],

@@ -5,6 +5,7 @@
 #![cfg(llvm)]
 
 mod asm;
+mod branch;
 mod debug;
 mod exits;
 mod hash;

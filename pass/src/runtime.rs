@@ -11,6 +11,7 @@ use inkwell::values::{
 };
 
 use crate::Failure;
+use crate::branch;
 use crate::options::Options;
 use crate::sites::Sites;
 
@@ -18,7 +19,7 @@ static BITCODE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/recorder.bc"))
 
 /// What the recorder finds in the module: the descriptor of the buffer, the site table, and the hash of
 /// the code.
-const BUFFER: &str = "__nvabi_trace";
+pub(crate) const BUFFER: &str = "__nvabi_trace";
 const SITES: &str = "__nvabi_sites";
 const HASH: &str = "__nvabi_module_hash";
 const UNITS: &str = "__nvabi_units";
@@ -29,7 +30,7 @@ const UNIT_SITES: u32 = nvabi_trace::abi::r2::NVABI_TRACE_UNIT_SITES;
 const GLOBAL: u16 = 1;
 
 /// `memory(inaccessiblemem: readwrite)`: what the recorder reads and writes is nothing of the program's.
-const OWN_MEMORY: u64 = 0b1100;
+pub(crate) const OWN_MEMORY: u64 = 0b1100;
 
 /// What instrumented code calls.
 pub(crate) struct Runtime<'ctx> {
@@ -37,6 +38,7 @@ pub(crate) struct Runtime<'ctx> {
     pub(crate) slot: FunctionValue<'ctx>,
     pub(crate) end: FunctionValue<'ctx>,
     pub(crate) below: FunctionValue<'ctx>,
+    pub(crate) idle: FunctionValue<'ctx>,
     pub(crate) finish: FunctionValue<'ctx>,
     pub(crate) branch: FunctionValue<'ctx>,
     pub(crate) mark: FunctionValue<'ctx>,
@@ -135,8 +137,8 @@ pub(crate) fn link<'ctx>(
             adapt(context, function, *called, options);
         }
     }
-    if let Some(cursors) = module.get_global("__nvabi_cursors") {
-        cursors.set_linkage(if options.rdc { Linkage::WeakAny } else { Linkage::Internal });
+    if let Some(shared) = module.get_global("__nvabi_shared") {
+        shared.set_linkage(if options.rdc { Linkage::WeakAny } else { Linkage::Internal });
     }
     let units = module.get_global(UNITS).ok_or("no list of units in the recorder")?;
     if options.rdc {
@@ -158,8 +160,9 @@ pub(crate) fn link<'ctx>(
         slot: function("__nvabi_slot")?,
         end: function("__nvabi_end")?,
         below: function("__nvabi_below")?,
+        idle: function("__nvabi_idle")?,
         finish: function("__nvabi_finish")?,
-        branch: function("__nvabi_branch")?,
+        branch: branch::define(module)?,
         mark: function("__nvabi_mark")?,
         value: function("__nvabi_value")?,
         maybe_shared: function("__nvabi_maybe_shared")?,
