@@ -16,6 +16,7 @@ mod prepare;
 mod repair;
 mod runtime;
 mod select;
+mod settle;
 mod sites;
 mod spots;
 
@@ -59,8 +60,9 @@ extern "C" fn llvmGetPassPluginInfo() -> PluginInfo {
     }
 }
 
-/// Instruments a module as `options` say, or the environment where they are empty: 0 unchanged, 1
-/// changed, 2 failed, with a message for `LLVMDisposeMessage` in `error`.
+/// Instruments a module as `options` say, or the environment where they are empty; if it is `deferred`,
+/// [`nvabi_settle`] follows when LLVM has optimised it. 0 unchanged, 1 changed, 2 failed, with a message for
+/// `LLVMDisposeMessage` in `error`.
 ///
 /// # Safety
 ///
@@ -71,6 +73,7 @@ unsafe extern "C" fn nvabi_instrument(
     module: LLVMModuleRef,
     options: *const u8,
     size: usize,
+    deferred: bool,
     error: *mut *mut c_char,
 ) -> c_int {
     // SAFETY: `module` is a live module of this LLVM, which nobody else uses during the call: this function's
@@ -82,10 +85,33 @@ unsafe extern "C" fn nvabi_instrument(
         // contract.
         _ => unsafe { slice::from_raw_parts(options, size) },
     };
+    // SAFETY: `error` may be written: this function's contract.
+    unsafe { outcome_of(|| run(&module, options, deferred), error) }
+}
+
+/// The end of what [`nvabi_instrument`] deferred; returns as it does.
+///
+/// # Safety
+///
+/// As of [`nvabi_instrument`].
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvabi_settle(module: LLVMModuleRef, error: *mut *mut c_char) -> c_int {
+    // SAFETY: as above.
+    let module = ManuallyDrop::new(unsafe { Module::new(module) });
+    // SAFETY: `error` may be written: this function's contract.
+    unsafe { outcome_of(|| settle::all(&module), error) }
+}
+
+/// # Safety
+///
+/// `error` may be written.
+unsafe fn outcome_of(
+    work: impl FnOnce() -> Result<bool, Failure>,
+    error: *mut *mut c_char,
+) -> c_int {
     // A defect here must not take the compiler down without a word.
-    let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
-        run(&module, options).map_err(|failure| failure.to_string())
-    }));
+    let outcome =
+        panic::catch_unwind(AssertUnwindSafe(|| work().map_err(|failure| failure.to_string())));
     match outcome.unwrap_or_else(|_| Err("the pass has a defect; its message is above".to_owned()))
     {
         Ok(changed) => c_int::from(changed),
@@ -98,7 +124,7 @@ unsafe extern "C" fn nvabi_instrument(
     }
 }
 
-fn run(module: &Module<'_>, options: &[u8]) -> Result<bool, Failure> {
+fn run(module: &Module<'_>, options: &[u8], deferred: bool) -> Result<bool, Failure> {
     let triple = module.get_triple();
     if !triple.as_str().to_bytes().starts_with(b"nvptx") || runtime::is_linked(module) {
         return Ok(false);
@@ -123,6 +149,9 @@ fn run(module: &Module<'_>, options: &[u8]) -> Result<bool, Failure> {
     }
     prepare::lower_switches(module, &selected)?;
     let runtime = runtime::link(module, &options)?;
+    if deferred {
+        settle::defer(module);
+    }
     let mut sites = sites::Sites::new(module, &options);
     for function in &selected {
         instrument::function(module, &runtime, &options, &mut sites, *function)?;

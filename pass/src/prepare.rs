@@ -83,7 +83,7 @@ pub(crate) fn successors(block: BasicBlock<'_>) -> Vec<BasicBlock<'_>> {
     }
 }
 
-fn run(module: &Module<'_>, passes: &CStr) -> Result<(), Failure> {
+pub(crate) fn run(module: &Module<'_>, passes: &CStr) -> Result<(), Failure> {
     // SAFETY: the module is valid, passes may run without a target machine, and message and options
     // are given back as they were made.
     unsafe {
