@@ -24,6 +24,8 @@ struct Recorded {
     words: BTreeMap<u32, u32>,
     /// The kernel's own results.
     out: Vec<u32>,
+    /// What warps executed.
+    instructions: u64,
 }
 
 struct Run<'a> {
@@ -100,7 +102,13 @@ impl Run<'_> {
             recorded.insert(warp, events);
             words.insert(warp, asked);
         }
-        Recorded { sites: sites.concat(), warps: recorded, words, out: read(out, 1024) }
+        Recorded {
+            sites: sites.concat(),
+            warps: recorded,
+            words,
+            out: read(out, 1024),
+            instructions: report.warp_instructions,
+        }
     }
 }
 
@@ -140,6 +148,32 @@ fn a_divergent_loop_is_recorded_round_by_round_at_every_level() {
             (0..32).map(|round| (u32::MAX << round, (u32::MAX << round) << 1)).collect();
         assert!(either(&branches, &expected), "{level}: {branches:x?}");
         assert_eq!(recorded.words[&0], 32 + 31, "a ballot where lanes disagree, {level}");
+    }
+}
+
+/// The emulator runs what records a branch as one operation, by its text. Of another text it runs each instruction,
+/// as a GPU does.
+#[test]
+fn a_record_of_one_operation_is_that_of_its_instructions() {
+    let plugin = plugin();
+    let runs = [
+        Run { kernel: "divergent_loop", ..Run::default() },
+        Run { kernel: "divergent_loop", block: [96, 1, 1], capacity: 40, ..Run::default() },
+        Run { kernel: "uniform", grid: [3, 2, 1], block: [64, 1, 1], sample: 5, ..Run::default() },
+        Run { kernel: "nested", ..Run::default() },
+        Run { kernel: "switched", ..Run::default() },
+    ];
+    let source = Path::new(common::KERNELS).join("events.cu");
+    let ptx = common::compile(&plugin, &source, Some("kinds=branch"), &["-O2", "-g"]);
+    let other = ptx.replace(".reg .pred lowest, split;", ".reg .pred split, lowest;");
+    for run in runs {
+        let (one, many) = (run.record_ptx(&ptx), run.record_ptx(&other));
+        let words: u32 = one.words.values().sum();
+        assert!(words > 0 && one.words == many.words && one.warps == many.warps, "{}", run.kernel);
+        assert_eq!(one.out, many.out, "{}", run.kernel);
+        let events: usize = one.warps.values().map(Vec::len).sum();
+        let fewer = many.instructions - one.instructions;
+        assert!(fewer >= 15 * events as u64, "{}: {fewer} of {events} events", run.kernel);
     }
 }
 

@@ -281,9 +281,23 @@ pub(crate) enum Op {
         pred: Reg,
         mask: Reg,
     },
+    RecordBranch(Box<RecordBranch>),
     /// Lets others run.
     Yield,
     Nop,
+}
+
+/// The record of a branch: registers with what the instructions of `decode/recorder.ptx` take.
+#[derive(Debug)]
+pub(crate) struct RecordBranch {
+    pub(crate) taken: Reg,
+    pub(crate) slot: Reg,
+    pub(crate) below: Reg,
+    pub(crate) end: Reg,
+    pub(crate) site: Reg,
+    pub(crate) condition: Reg,
+    pub(crate) events: Reg,
+    pub(crate) scale: Reg,
 }
 
 /// A matrix in the registers of a warp.

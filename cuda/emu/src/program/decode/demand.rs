@@ -135,6 +135,10 @@ fn effects(op: &Op, mut read: impl FnMut(Reg)) {
         Op::Shuffle { src, by, clamp, mask, .. } => {
             [*src, *by, *clamp, *mask].into_iter().for_each(read);
         }
+        Op::RecordBranch(op) => {
+            let taken = [op.slot, op.below, op.end, op.site, op.condition, op.events, op.scale];
+            taken.into_iter().for_each(read);
+        }
         Op::Match { src, mask, .. } | Op::Reduce { src, mask, .. } => {
             read(*src);
             read(*mask);

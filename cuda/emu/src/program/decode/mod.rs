@@ -13,6 +13,7 @@ mod mbarrier;
 mod memory;
 mod moves;
 mod operands;
+mod recorder;
 mod shared;
 mod tensor;
 mod texture;
@@ -226,8 +227,15 @@ impl<'n, 'a: 'n> Decoder<'n, 'a> {
 
     fn decode(mut self, function: &ptx::Function<'a>) -> Result<Function, LoadError> {
         let (params, results) = self.declare_parameters(function);
-        for statement in &function.body {
+        let mut rest = &function.body[..];
+        while let [statement, others @ ..] = rest {
+            if let Some(site) = recorder::site(rest) {
+                self.record_branch(&site)?;
+                rest = &rest[site.length..];
+                continue;
+            }
             self.statement(statement)?;
+            rest = others;
         }
         // Falling off the end returns.
         self.guard = None;
@@ -319,6 +327,16 @@ impl<'n, 'a: 'n> Decoder<'n, 'a> {
         self.registers - 1
     }
 
+    /// What follows is of an instruction.
+    fn locate(&mut self, instruction: &ptx::Instruction<'a>) {
+        self.line = instruction.line;
+        // Line 0 is code that stands for no line: it belongs to what came before.
+        if instruction.loc.line != 0 {
+            let file = self.names.files.get(&instruction.loc.file);
+            self.loc = ptx::Loc { file: file.copied().unwrap_or(0), ..instruction.loc };
+        }
+    }
+
     fn statement(&mut self, statement: &ptx::Statement<'a>) -> Result<(), LoadError> {
         match statement {
             ptx::Statement::Registers { name, count, predicates } => {
@@ -353,12 +371,7 @@ impl<'n, 'a: 'n> Decoder<'n, 'a> {
                 self.scopes.pop();
             }
             ptx::Statement::Instruction(instruction) => {
-                self.line = instruction.line;
-                // Line 0 is code that stands for no line: it belongs to what came before.
-                if instruction.loc.line != 0 {
-                    let file = self.names.files.get(&instruction.loc.file);
-                    self.loc = ptx::Loc { file: file.copied().unwrap_or(0), ..instruction.loc };
-                }
+                self.locate(instruction);
                 self.guard = match instruction.guard {
                     Some((name, negated)) => Some((self.read_register(name)?, negated)),
                     None => None,

@@ -3,6 +3,7 @@
 mod matrix;
 mod memory;
 mod paths;
+mod recorder;
 mod texture;
 mod warp;
 mod wide;

@@ -334,6 +334,7 @@ impl<'a> Warp<'a> {
             Op::CopyAsync { to, from, size, source_size } => {
                 self.copy_async(state, to, from, *size, *source_size, mask)?;
             }
+            Op::RecordBranch(op) => self.record_branch(state, op, mask)?,
             Op::Texture(texture) => self.texture(state, texture, mask)?,
             wide => self.warp_wide(state, wide, mask)?,
         }
