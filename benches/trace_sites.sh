@@ -16,6 +16,9 @@
 # A branch that is recorded stays one: what ptxas and LLVM would have made of it without, such as one test
 # of four, counts as the site's cost, too. That is most of what stencil has over the others.
 #
+# RODINIA is the folder of a tree of Rodinia; its kernels are measured, too, without the first recorder. Those that
+# lose as many instructions by recording as sites cost (`hotspot3D`) say nothing.
+#
 # CUDA_PATH is CUDA's folder; without it, cuda/toolkit.sh fetches one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -29,13 +32,14 @@ cuda/toolkit.sh "$cuda"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# NAME OPTIONS ARCH: $work/NAME.{ptx,sass}
+# NAME OPTIONS ARCH [SOURCE FLAG…]: $work/NAME.{ptx,sass}
 build() {
-    local plugin=()
+    local plugin=() source=${4:-cuda/kernels/classic.cu} flags=("${@:5}")
     [ "$2" = none ] || plugin=(-fpass-plugin="$target/debug/libnvabi_pass.so")
+    [ $# -gt 3 ] || flags=(-nocudainc -nocudalib)
     NVABI_TRACE_PASS=$2 clang++-19 -x cuda --cuda-device-only --cuda-path="$cuda" --cuda-gpu-arch="$3" \
-        -nocudainc -nocudalib -Wno-unknown-cuda-version -Xclang -target-feature -Xclang +ptx75 \
-        -O2 -fno-unroll-loops -S "${plugin[@]}" cuda/kernels/classic.cu -o "$work/$1.ptx"
+        "${flags[@]}" -Wno-unknown-cuda-version -Xclang -target-feature -Xclang +ptx75 \
+        -O2 -fno-unroll-loops -S "${plugin[@]}" "$source" -o "$work/$1.ptx"
     "$cuda/bin/ptxas" -arch="$3" "$work/$1.ptx" -o "$work/$1.cubin"
     "$cuda/bin/cuobjdump" -sass "$work/$1.cubin" >"$work/$1.sass" 2>/dev/null
 }
@@ -95,4 +99,31 @@ for arch in "${archs[@]}"; do
         END {
             printf "%-16s %5d  %5s  %5s   %5.1f  %5.1f  %7s   %11.1f      (worst kernel of ours %.1f)\n\n", kernels " kernels", allplaced, "", "", allptx / all, allsass / allplaced, "", allfirst / allothers, most
         }'
+done
+
+# A source of Rodinia: a line of each kernel that has sites.
+foreign() {
+    local source=$RODINIA/cuda/$2 name
+    local flags=(-w "-I$(dirname "$source")" -I"$RODINIA/cuda/util" -I"$RODINIA/cuda/lud/common")
+    build plain none "$1" "$source" "${flags[@]}"
+    build setup "kinds=" "$1" "$source" "${flags[@]}"
+    build sites "kinds=branch" "$1" "$source" "${flags[@]}"
+    for name in plain setup sites; do
+        count_sass "$work/$name.sass" >"$work/$name.s"
+    done
+    join "$work/plain.s" "$work/setup.s" | join - "$work/sites.s" | awk -v source="$2" '
+        $9 > $6 {printf "%-34s %-34.34s %5d %6d %7.1f\n", source, $1, $9 - $6, $5 - $2, ($8 - $5) / ($9 - $6)}'
+}
+
+sources="bfs/bfs.cu backprop/backprop_cuda.cu hotspot/hotspot.cu lud/cuda/lud_kernel.cu nn/nn_cuda.cu nw/needle.cu
+    pathfinder/pathfinder.cu srad/srad_v1/main.cu srad/srad_v2/srad.cu streamcluster/streamcluster_cuda.cu
+    lavaMD/kernel/kernel_gpu_cuda_wrapper.cu b+tree/kernel/kernel_gpu_cuda_wrapper.cu
+    b+tree/kernel/kernel_gpu_cuda_wrapper_2.cu cfd/euler3d.cu myocyte/main.cu dwt2d/dwt_cuda/fdwt53.cu
+    huffman/vlc_kernel_sm64huff.cu hotspot3D/3D.cu"
+for arch in "${archs[@]}"; do
+    [ -n "${RODINIA:-}" ] || break
+    echo "Rodinia, $arch                     kernel                              sites set-up  a site"
+    for source in $sources; do
+        foreign "$arch" "$source"
+    done | sort -k5n | awk '{print; kernels++; above += $5 > 18} END {print kernels, "kernels,", above, "above 18"; print ""}'
 done

@@ -29,21 +29,23 @@ DEVICE u32 __nvabi_begin() { return 0; }
 DEVICE u32 __nvabi_slot() { return 0; }
 DEVICE u32 __nvabi_end(u32) { return 0; }
 DEVICE u32 __nvabi_below(u32) { return 0; }
+DEVICE u32 __nvabi_idle() { return 0; }
+DEVICE u32 __nvabi_scale(u32) { return 0; }
 DEVICE u32 __nvabi_unit(void *) { return 0; }
 DEVICE void __nvabi_finish(u32, u32) {}
 DEVICE void __nvabi_mark(u32, u32, u32, u32) {}
 DEVICE void __nvabi_value(u32, u32, u32, u32, u64) {}
 DEVICE void __nvabi_maybe_shared(u32, u32, u32, u32, u64, void *) {}
 
-DEVICE void __nvabi_branch(u32, u32, u32, u32 site, bool condition) {
+DEVICE bool __nvabi_branch(u32, u32, u32, u32, u32, u32 site, bool condition) {
     Buffer *buffer = first_buffer;
-    if (!buffer) return;
+    if (!buffer) return condition;
     u32 mask = __nvvm_activemask();
     u32 thread = __nvvm_read_ptx_sreg_tid_x() +
                  __nvvm_read_ptx_sreg_ntid_x() *
                      (__nvvm_read_ptx_sreg_tid_y() +
                       __nvvm_read_ptx_sreg_ntid_y() * __nvvm_read_ptx_sreg_tid_z());
-    if (thread % 32 != 0) return;
+    if (thread % 32 != 0) return condition;
     u32 threads = __nvvm_read_ptx_sreg_ntid_x() * __nvvm_read_ptx_sreg_ntid_y() *
                   __nvvm_read_ptx_sreg_ntid_z();
     u32 block = __nvvm_read_ptx_sreg_ctaid_x() +
@@ -51,16 +53,17 @@ DEVICE void __nvabi_branch(u32, u32, u32, u32 site, bool condition) {
                     (__nvvm_read_ptx_sreg_ctaid_y() +
                      __nvvm_read_ptx_sreg_nctaid_y() * __nvvm_read_ptx_sreg_ctaid_z());
     u32 warp = block * ((threads + 31) / 32) + thread / 32;
-    if (warp >= buffer->warps) return;
+    if (warp >= buffer->warps) return condition;
     u64 stride = sizeof(Warp) + (u64)buffer->capacity * sizeof(Event);
     Warp *own = (Warp *)((char *)&buffer->first + warp * stride);
     u32 at = __nvvm_atom_add_gen_i((int *)&own->index, 1);
     if (at >= buffer->capacity) {
         __nvvm_atom_add_gen_i((int *)&own->dropped, 1);
-        return;
+        return condition;
     }
     Event *to = (Event *)(own + 1) + at;
     asm volatile("st.global.cg.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(site),
                  "r"((u32)condition << 8), "r"(mask), "r"((u32)condition)
                  : "memory");
+    return condition;
 }

@@ -4,11 +4,12 @@
  * Each warp has a region in global memory and a cursor in shared memory. Halves of a diverged warp may
  * come between each other, so the cursor is moved atomically; nothing global is.
  *
- * A function computes `slot`, `below`, `end` and `idle` once and hands them to its sites:
+ * A function computes these once and hands them to its sites:
  *   slot   where the warp's cursor is
  *   below  lanes below this one; all ones where the warp is not recorded, so that no lane is the lowest
  *   end    first position behind the region
  *   idle   where a lane that does not record counts instead
+ *   scale  4, in a register
  * A position counts half words (4 bytes) from the start of all regions: 8 GiB of them at most. So the
  * count of a branch that is split and the scale of an address are one number, 4. Past the end, events go
  * to the slack behind the region and the cursor counts on.
@@ -119,6 +120,10 @@ DEVICE u32 __nvabi_idle() {
 DEVICE u32 __nvabi_end(u32 slot) { return read_shared(slot + END); }
 
 DEVICE u32 __nvabi_below(u32 end) { return end ? lanes_below() : ~0u; }
+
+/* Positions have 31 bits, so this is 4; but the assembler cannot know, and would load a constant at every
+ * site where it keeps this in a register. */
+DEVICE u32 __nvabi_scale(u32 end) { return (end >> 31) + 4; }
 
 /* What to add to a site of a unit. */
 DEVICE u32 __nvabi_unit(struct Unit *unit) {

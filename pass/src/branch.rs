@@ -12,13 +12,13 @@ use crate::runtime::{BUFFER, OWN_MEMORY};
 use nvabi_trace::abi::r2::{NVABI_TRACE_HAS_BALLOT, nvabi_trace_buffer};
 
 const TEXT: &str = include_str!("../../cuda/emu/src/program/decode/recorder.ptx");
-const CONSTRAINTS: &str = "=&b,r,r,r,r,r,b,l,r";
+const CONSTRAINTS: &str = "=&b,r,r,r,r,ri,b,l,r";
 
-/// `i1 __nvabi_branch(i32 slot, i32 below, i32 end, i32 idle, i32 site, i1 condition)` returns the condition.
+/// `i1 __nvabi_branch(i32 slot, i32 below, i32 end, i32 idle, i32 scale, i32 site, i1 condition)` returns the condition.
 pub(crate) fn define<'ctx>(module: &Module<'ctx>) -> Result<FunctionValue<'ctx>, Failure> {
     let context = module.get_context();
     let (word, long, truth) = (context.i32_type(), context.i64_type(), context.bool_type());
-    let kind = truth.fn_type(&[[word.into(); 5].as_slice(), &[truth.into()]].concat(), false);
+    let kind = truth.fn_type(&[[word.into(); 6].as_slice(), &[truth.into()]].concat(), false);
     let function = module.add_function("__nvabi_branch", kind, Some(Linkage::Internal));
     for name in ["alwaysinline", "convergent", "nounwind"] {
         function.add_attribute(AttributeLoc::Function, attribute(context, name, 0));
@@ -27,15 +27,11 @@ pub(crate) fn define<'ctx>(module: &Module<'ctx>) -> Result<FunctionValue<'ctx>,
     builder.position_at_end(context.append_basic_block(function, ""));
     let parameters: Vec<IntValue<'_>> =
         function.get_param_iter().map(BasicValueEnum::into_int_value).collect();
-    let [slot, below, end, idle, site, condition] = parameters[..] else {
-        return Err("a branch has six parameters".into());
+    let [slot, below, end, idle, scale, site, condition] = parameters[..] else {
+        return Err("a branch has seven parameters".into());
     };
     let less = word.const_int(NVABI_TRACE_HAS_BALLOT.into(), false);
     let site = builder.build_int_sub(site, less, "")?;
-    // Positions have 31 bits, so this is 4; but the assembler cannot know, and would load a constant at every site
-    // where it keeps this in a register.
-    let high = builder.build_right_shift(end, word.const_int(31, false), false, "")?;
-    let four = builder.build_int_add(high, word.const_int(4, false), "")?;
     let buffer = module.get_global(BUFFER).ok_or("no buffer in the recorder")?;
     let offset = word.const_int(offset_of!(nvabi_trace_buffer, events) as u64, false);
     // SAFETY: it is the offset of a member of the buffer.
@@ -52,9 +48,9 @@ pub(crate) fn define<'ctx>(module: &Module<'ctx>) -> Result<FunctionValue<'ctx>,
     let kind = truth.fn_type(&operands, false);
     let code =
         context.create_inline_asm(kind, code, CONSTRAINTS.to_owned(), true, false, None, false);
-    let [slot, below, end, idle, site, condition, four] =
-        [slot, below, end, idle, site, condition, four].map(Into::into);
-    let arguments = [slot, below, end, idle, site, condition, events.into(), four];
+    let [slot, below, end, idle, site, condition, scale] =
+        [slot, below, end, idle, site, condition, scale].map(Into::into);
+    let arguments = [slot, below, end, idle, site, condition, events.into(), scale];
     let call = builder.build_indirect_call(kind, code, &arguments, "")?;
     for (name, value) in [("convergent", 0), ("nounwind", 0), ("memory", OWN_MEMORY)] {
         call.add_attribute(AttributeLoc::Function, attribute(context, name, value));

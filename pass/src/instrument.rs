@@ -25,6 +25,9 @@ use crate::runtime::Runtime;
 use crate::sites::Sites;
 use crate::spots::{Old, Spot, Stored, spots};
 
+/// Metadata of a branch and its record: the site.
+pub(crate) const SITE: &str = "nvabi.site";
+
 /// The calling convention of kernels.
 const KERNEL: u32 = 71;
 
@@ -35,6 +38,7 @@ struct Warp<'ctx> {
     below: IntValue<'ctx>,
     end: IntValue<'ctx>,
     idle: IntValue<'ctx>,
+    scale: IntValue<'ctx>,
     /// To be added to a site.
     unit: IntValue<'ctx>,
 }
@@ -138,6 +142,7 @@ impl<'a, 'ctx> Code<'a, 'ctx> {
         let end = call(&builder, runtime.end, &[slot.into()])?;
         let below = call(&builder, runtime.below, &[end.into()])?;
         let idle = call(&builder, runtime.idle, &[])?;
+        let scale = call(&builder, runtime.scale, &[end.into()])?;
         let unit = match runtime.unit {
             Some(unit) => {
                 let generic = context.ptr_type(AddressSpace::default());
@@ -146,7 +151,12 @@ impl<'a, 'ctx> Code<'a, 'ctx> {
             }
             None => context.i32_type().const_zero(),
         };
-        Ok(Some(Self { context, builder, runtime, warp: Warp { slot, below, end, idle, unit } }))
+        Ok(Some(Self {
+            context,
+            builder,
+            runtime,
+            warp: Warp { slot, below, end, idle, scale, unit },
+        }))
     }
 
     fn frames(&self, instruction: InstructionValue<'ctx>) -> Vec<debug::Frame> {
@@ -165,7 +175,7 @@ impl<'a, 'ctx> Code<'a, 'ctx> {
             Spot::Branch(branch, condition) => {
                 self.builder.position_before(&branch);
                 let site = sites.add(Kind::Branch, name, frames, 0)?;
-                self.branch(site, condition)
+                self.branch(branch, site, condition)
             }
             Spot::Store(store, stored, pointer) => {
                 self.builder.position_before(&store);
@@ -329,11 +339,22 @@ impl<'a, 'ctx> Code<'a, 'ctx> {
         Ok(())
     }
 
-    fn branch(&self, site: u32, condition: IntValue<'ctx>) -> Result<(), Failure> {
-        let Warp { slot, below, end, idle, .. } = self.warp;
-        let site = self.numbered(site)?;
-        let arguments = [slot, below, end, idle, site, condition].map(Into::into);
-        self.builder.build_call(self.runtime.branch, &arguments, "")?;
+    /// Records a branch. Both are marked as of one site, for [`crate::settle`].
+    fn branch(
+        &self,
+        branch: InstructionValue<'ctx>,
+        site: u32,
+        condition: IntValue<'ctx>,
+    ) -> Result<(), Failure> {
+        let Warp { slot, below, end, idle, scale, .. } = self.warp;
+        let number = self.numbered(site)?;
+        let arguments = [slot, below, end, idle, scale, number, condition].map(Into::into);
+        let record = call(&self.builder, self.runtime.branch, &arguments)?;
+        let mark = self.context.i32_type().const_int(u64::from(site), false);
+        let mark = self.context.metadata_node(&[mark.into()]);
+        for marked in [Some(branch), record.as_instruction()].into_iter().flatten() {
+            marked.set_metadata(mark, self.context.get_kind_id(SITE))?;
+        }
         Ok(())
     }
 

@@ -12,30 +12,31 @@ use crate::error::LoadError;
 use crate::ptx::{self, Operand, Statement};
 
 const TEXT: &str = include_str!("recorder.ptx");
-/// The names `$0`, `$1`, … of the text, each of which stands for a register.
+/// The names `$0`, `$1`, … of the text, each of which stands for an operand.
 const NAMES: usize = 9;
+type Operands<'a> = [Option<Operand<'a>>; NAMES];
 
-/// The statements that record a branch, and the registers that they name.
+/// The statements that record a branch, and the operands that they have.
 pub(super) struct Site<'s, 'a> {
     pub(super) length: usize,
     first: &'s ptx::Instruction<'a>,
-    names: [&'a str; NAMES],
+    operands: Operands<'a>,
 }
 
 /// What a function's statements begin with.
 pub(super) fn site<'s, 'a>(statements: &'s [Statement<'a>]) -> Option<Site<'s, 'a>> {
     let pattern = pattern();
     let found = statements.get(..pattern.len()).filter(|_| !pattern.is_empty())?;
-    let mut names = [""; NAMES];
+    let mut operands = Operands::default();
     let mut pairs = pattern.iter().zip(found);
-    if !pairs.all(|(pattern, found)| is_same(pattern, found, &mut names)) {
+    if !pairs.all(|(pattern, found)| is_same(pattern, found, &mut operands)) {
         return None;
     }
     let first = found.iter().find_map(|statement| match statement {
         Statement::Instruction(instruction) => Some(instruction),
         _ => None,
     })?;
-    Some(Site { length: found.len(), first, names })
+    Some(Site { length: found.len(), first, operands })
 }
 
 fn pattern() -> &'static [Statement<'static>] {
@@ -53,7 +54,7 @@ fn pattern() -> &'static [Statement<'static>] {
 fn is_same<'a>(
     pattern: &Statement<'static>,
     found: &Statement<'a>,
-    names: &mut [&'a str; NAMES],
+    operands: &mut Operands<'a>,
 ) -> bool {
     match (pattern, found) {
         (Statement::Open, Statement::Open) | (Statement::Close, Statement::Close) => true,
@@ -65,13 +66,13 @@ fn is_same<'a>(
             let guards = match (pattern.guard, found.guard) {
                 (None, None) => true,
                 (Some((name, negated)), Some((other, also))) => {
-                    negated == also && is_name(name, other, names)
+                    negated == also && is_name(name, &Operand::Name(other, 0), operands)
                 }
                 _ => false,
             };
             guards
                 && pattern.opcode == found.opcode
-                && are_same(&pattern.operands, &found.operands, names)
+                && are_same(&pattern.operands, &found.operands, operands)
         }
         _ => false,
     }
@@ -80,49 +81,50 @@ fn is_same<'a>(
 fn are_same<'a>(
     pattern: &[Operand<'static>],
     found: &[Operand<'a>],
-    names: &mut [&'a str; NAMES],
+    operands: &mut Operands<'a>,
 ) -> bool {
     let mut pairs = pattern.iter().zip(found);
     pattern.len() == found.len()
         && pairs.all(|pair| match pair {
-            (Operand::Name(name, at), Operand::Name(other, there)) => {
-                at == there && is_name(name, other, names)
-            }
+            (Operand::Name(name, 0), found) => is_name(name, found, operands),
             (Operand::Immediate(value), Operand::Immediate(other)) => value == other,
-            (Operand::Vector(pattern), Operand::Vector(found)) => are_same(pattern, found, names),
+            (Operand::Vector(pattern), Operand::Vector(found)) => {
+                are_same(pattern, found, operands)
+            }
             (Operand::Address(base, at), Operand::Address(other, there)) => {
-                at == there && are_same(from_ref(base.as_ref()), from_ref(other.as_ref()), names)
+                at == there && are_same(from_ref(base.as_ref()), from_ref(other.as_ref()), operands)
             }
             _ => false,
         })
 }
 
-/// Whether names are the same, of which one may stand for any, but each time for the same.
-fn is_name<'a>(pattern: &str, found: &'a str, names: &mut [&'a str; NAMES]) -> bool {
-    let Some(number) = pattern.strip_prefix('$') else { return pattern == found };
-    let Some(name) = number.parse().ok().and_then(|number: usize| names.get_mut(number)) else {
+/// Whether a name is an operand, or stands for any, but each time for the same.
+fn is_name<'a>(pattern: &str, found: &Operand<'a>, operands: &mut Operands<'a>) -> bool {
+    let Some(number) = pattern.strip_prefix('$') else {
+        return matches!(found, Operand::Name(name, 0) if *name == pattern);
+    };
+    let number = number.parse().ok();
+    let Some(slot) = number.and_then(|number: usize| operands.get_mut(number)) else {
         return false;
     };
-    if name.is_empty() {
-        *name = found;
-    }
-    *name == found
+    slot.get_or_insert_with(|| found.clone()) == found
 }
 
 impl<'a> Decoder<'_, 'a> {
     pub(super) fn record_branch(&mut self, site: &Site<'_, 'a>) -> Result<(), LoadError> {
         self.locate(site.first);
         self.guard = None;
-        let [taken, slot, below, end, _, number, condition, events, scale] = site.names;
+        let [taken, slot, below, end, _, number, condition, events, scale] =
+            site.operands.each_ref().map(Option::as_ref);
         let op = RecordBranch {
-            taken: self.write_register(taken)?,
-            slot: self.read_register(slot)?,
-            below: self.read_register(below)?,
-            end: self.read_register(end)?,
-            site: self.read_register(number)?,
-            condition: self.read_register(condition)?,
-            events: self.read_register(events)?,
-            scale: self.read_register(scale)?,
+            taken: self.dst(taken)?,
+            slot: self.src(slot)?,
+            below: self.src(below)?,
+            end: self.src(end)?,
+            site: self.src(number)?,
+            condition: self.src(condition)?,
+            events: self.src(events)?,
+            scale: self.src(scale)?,
         };
         self.emit(Op::RecordBranch(Box::new(op)));
         Ok(())
