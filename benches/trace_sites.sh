@@ -104,7 +104,7 @@ done
 # A source of Rodinia: a line of each kernel that has sites.
 foreign() {
     local source=$RODINIA/cuda/$2 name
-    local flags=(-w "-I$(dirname "$source")" -I"$RODINIA/cuda/util" -I"$RODINIA/cuda/lud/common")
+    local flags=(-w -Dblock_size=192 -I"$(dirname "$source")" "-I$RODINIA/cuda/"{util,hybridsort,lud/common})
     build plain none "$1" "$source" "${flags[@]}"
     build setup "kinds=" "$1" "$source" "${flags[@]}"
     build sites "kinds=branch" "$1" "$source" "${flags[@]}"

@@ -60,6 +60,51 @@ fn a_site_needs_no_global_atomic() {
     assert!(ptx.contains("atom.shared.add.u32"));
 }
 
+/// The text of a kernel in PTX.
+fn kernel<'a>(ptx: &'a str, name: &str) -> &'a str {
+    let start = ptx.find(&format!(".entry {name}(")).expect("the kernel");
+    let text = &ptx[start..];
+    &text[..text.find("\n}").expect("an end")]
+}
+
+const PARTS: &str = "#include \"cuda.h\"
+__device__ u32 part(u32 value) { return value * 3; }
+__device__ u32 other(u32 value) { if (value % 2) { return part(value); } return value; }
+extern \"C\" __global__ void parts(u32 *out) { out[lane()] = part(lane()) + other(out[lane()]); }
+";
+
+#[test]
+fn a_function_looks_up_its_warp_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = folder.path().join("parts.cu");
+    fs::write(&source, PARTS).expect("a file");
+    let ptx = compile(&plugin(), &source, Some("kinds=branch"), &["-O2"]);
+    let text = kernel(&ptx, "parts");
+    assert!(!text.contains("call"), "not all is inlined\n{text}");
+    let count = |what: &str| text.matches(what).count();
+    // The kernel's beginning asks for the lanes below, too, and reads no cursor.
+    let found = ["mov.pred", "%lanemask_lt", "ld.shared.b32 %"].map(count);
+    assert_eq!(found, [1, 2, 1], "records, look-ups of lanes, reads of a cursor\n{text}");
+}
+
+#[test]
+fn branches_take_their_conditions_from_their_records() {
+    let ptx = compile(&plugin(), &events(), Some("kinds=branch"), &["-O2", "-fno-unroll-loops"]);
+    // Of the second, LLVM has made a test for equality.
+    for name in ["uniform", "divergent_loop"] {
+        let text = kernel(&ptx, name);
+        let records: Vec<&str> = text.split("mov.pred").skip(1).collect();
+        assert!(!records.is_empty(), "{name}");
+        for record in records {
+            let taken = record.trim_start().split(',').next().expect("a register");
+            let (_, behind) = record.split_once("// end inline asm").expect("the record's end");
+            let branch = behind.lines().find(|line| line.contains("bra ")).expect("a branch");
+            let guards = [format!("@{taken} bra"), format!("@!{taken} bra")];
+            assert!(guards.iter().any(|guard| branch.contains(guard.as_str())), "{name}: {behind}");
+        }
+    }
+}
+
 #[test]
 fn keys_do_not_depend_on_where_and_how_the_code_is_built() {
     let plugin = plugin();
