@@ -125,5 +125,7 @@ for arch in "${archs[@]}"; do
     echo "Rodinia, $arch                     kernel                              sites set-up  a site"
     for source in $sources; do
         foreign "$arch" "$source"
-    done | sort -k5n | awk '{print; kernels++; above += $5 > 18} END {print kernels, "kernels,", above, "above 18"; print ""}'
+    done | sort -k5n | awk '
+        {print; kernels++; above += $5 > 18}
+        END {print kernels, "kernels,", above, "above 18"; print ""}'
 done

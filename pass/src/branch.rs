@@ -14,7 +14,8 @@ use nvabi_trace::abi::r2::{NVABI_TRACE_HAS_BALLOT, nvabi_trace_buffer};
 const TEXT: &str = include_str!("../../cuda/emu/src/program/decode/recorder.ptx");
 const CONSTRAINTS: &str = "=&b,r,r,r,r,ri,b,l,r";
 
-/// `i1 __nvabi_branch(i32 slot, i32 below, i32 end, i32 idle, i32 scale, i32 site, i1 condition)` returns the condition.
+/// Makes `i1 __nvabi_branch(i32 slot, i32 below, i32 end, i32 idle, i32 scale, i32 site, i1 condition)`, which returns
+/// the condition.
 pub(crate) fn define<'ctx>(module: &Module<'ctx>) -> Result<FunctionValue<'ctx>, Failure> {
     let context = module.get_context();
     let (word, long, truth) = (context.i32_type(), context.i64_type(), context.bool_type());
