@@ -146,8 +146,8 @@ DEVICE u32 __nvabi_unit(struct Unit *unit) {
 DEVICE u32 __nvabi_begin() {
     u32 mask = active();
     u32 slot = __nvabi_slot();
-    // Lanes count there from something that was written. Those of other warps write, too.
-    asm volatile("st.volatile.shared.b32 [%0], 0;" ::"r"(__nvabi_idle()) : "memory");
+    /* Lanes count there from something that was written; by exchanges, because those of other warps write, too. */
+    exchange_shared(__nvabi_idle(), 0);
     if ((mask & lanes_below()) == 0) {
         u32 warp = warp_of_launch(warp_of_block());
         u32 every = __nvabi_trace.sample_every;

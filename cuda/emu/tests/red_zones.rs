@@ -60,3 +60,20 @@ fn sizes_are_those_of_the_variables() {
     let (close, dynamic) = (run(size, 0).1, run(size, 64).1);
     assert_eq!((close, dynamic > close), (128 + 4 + 128, true));
 }
+
+/// An atomic that leaves the same whatever was there, and tells nobody what was, is a store: it may be the first.
+#[test]
+fn an_exchange_without_a_result_reads_nothing() {
+    let kinds = |body: &str| found(body, 0).into_iter().map(|(kind, ..)| kind).collect::<Vec<_>>();
+    for body in ["atom.shared.exch.b32 %r6, [%r1], %r5;", "red.shared.and.b32 [%r1], 0;"] {
+        assert_eq!(kinds(&format!("{body} ld.shared.u32 %r7, [%r1];")), [], "{body}");
+    }
+    for body in [
+        "atom.shared.exch.b32 %r6, [%r1], %r5; st.global.u32 [%rd1], %r6;",
+        "atom.shared.add.u32 %r6, [%r1], 1;",
+        "red.shared.max.s32 [%r1], %r5;",
+        "red.shared.min.u32 [%r1], %r5;",
+    ] {
+        assert_eq!(kinds(body), [FindingKind::UninitialisedShared], "{body}");
+    }
+}

@@ -212,13 +212,17 @@ fn reach<'s>(warp: &dyn Warp, state: &'s State<'_>, lane: usize, strong: bool) -
     Reach { access, times, ordered: state.ordered, lanes: state.shared.lanes }
 }
 
-/// Changes what a lane has located in one step; the value before.
+/// Numbers that memory may have held: what comes out alike of all of them depends on none.
+const OLD: [u64; 4] = [0, u64::MAX, 0x7fff_ffff_7fff_ffff, 0x8000_0000_8000_0000];
+
+/// Changes what a lane has located in one step; the value before. `used` says whether anybody takes that.
 pub(super) fn update(
     warp: &dyn Warp,
     state: &mut State<'_>,
     lane: usize,
     target: Target<'_>,
     (address, width): (u64, u64),
+    used: bool,
     change: impl Fn(u64) -> u64,
 ) -> Result<u64, Box<Mistake>> {
     match target {
@@ -229,11 +233,15 @@ pub(super) fn update(
         }
         Target::Shared(offset) => {
             let who = accessor(warp, lane, true);
-            let read = state.shared.read(who, offset, width);
+            let old = state.shared.load(offset, width);
+            let new = change(old);
+            let low = low(width);
+            // An exchange of which nobody takes the result is a store, which may be the first.
+            let reads = used || OLD.iter().any(|old| change(old & low) & low != new & low);
+            let read = if reads { state.shared.read(who, offset, width) } else { None };
             let write = state.shared.write(who, offset, width);
             note(warp, state, lane, offset, read.or(write));
-            let old = state.shared.load(offset, width);
-            state.shared.store(offset, width, change(old));
+            state.shared.store(offset, width, new);
             Ok(old)
         }
         _ => {

@@ -100,7 +100,7 @@ impl Recent {
                     return nothing(state, lane, address);
                 };
                 let change = |old| step(old, operands.values[0]);
-                update(warp, state, lane, Target::Global(place), (address, width), change)?;
+                update(warp, state, lane, Target::Global(place), (address, width), true, change)?;
                 Ok([0; 4])
             }
         }

@@ -193,7 +193,8 @@ impl Warp<'_> {
             let in_global = matches!(target, Target::Global(_));
             let change = |old| rmw.change(old, operand, wanted, in_global);
             on_shared |= matches!(target, Target::Shared(_));
-            out[lane] = update(self, state, lane, target, (address, *width), change)?;
+            let used = dst.is_some();
+            out[lane] = update(self, state, lane, target, (address, *width), used, change)?;
         }
         if order.acquire {
             state.shared.fence(self.core.index);

@@ -39,7 +39,7 @@ impl Warp<'_> {
         let count = if is_split { scale } else { SHORT };
         let cursor = self.private.locate(state, lane, Space::Shared, slot, 4)?;
         let counted = |old: u64| u64::from((old as u32).wrapping_add(count));
-        let at = update(self, state, lane, cursor, (slot, 4), counted)? as u32;
+        let at = update(self, state, lane, cursor, (slot, 4), true, counted)? as u32;
         let word = count.wrapping_mul(TAKEN).wrapping_add(site);
         let word = word.wrapping_add(if is_taken { TAKEN } else { 0 });
         let to = events.wrapping_add(u64::from(at.min(end)) * u64::from(scale));

@@ -233,7 +233,8 @@ impl Warp<'_> {
                 };
                 let in_global = matches!(target, Target::Global(_));
                 let change = |old| rmw.change(old, operands[lane], wanted[lane], in_global);
-                out[lane] = update(self, state, lane, target, (address, *width), change)?;
+                let used = to.is_some();
+                out[lane] = update(self, state, lane, target, (address, *width), used, change)?;
                 changed |= u32::from(out[lane] == wanted[lane]) << lane;
             }
         }
