@@ -497,6 +497,29 @@ fn a_card_that_drains_is_left_alone() {
     }
 }
 
+/// A reset waits until nobody has the card open, as the driver's `unbind` does, and the card then drains no more.
+#[test]
+fn a_card_that_is_open_is_reset_later() {
+    const SCRIPT: &str = "exec 3</dev/nvidia0; { $0 -r -i 0; touch $1; } 3<&- & \
+                          while [ -e $2/driver ] && [ ! -e $1 ]; do :; done; exec 3<&-; wait; \
+                          $0 drain -p 0000:01:00.0 -q; $0 --query-gpu=index --format=csv,noheader";
+    const SEEN: &str = "GPU 00000000:01:00.0 was successfully reset.\nAll done.\n\
+                        The current drain state of GPU 00000000:01:00.0 is: not draining.\n0\n1\n";
+    for real in versions() {
+        let folder = tempfile::tempdir().unwrap();
+        let (smi, ended) = (real.smi(), folder.path().join("ended"));
+        let mut args = vec!["-c".as_ref(), SCRIPT.as_ref(), smi.as_os_str(), ended.as_os_str()];
+        args.push(OsStr::new("/sys/bus/pci/devices/0000:01:00.0"));
+        let seen = real.run(&["--gpu", "a100", "--gpus", "2"], Path::new("sh"), &args);
+        let what = format!("{}: {} {:?}", real.version, seen.out, seen.diagnostics);
+        assert_eq!((seen.code, seen.out.as_str()), (Some(0), SEEN), "{what}");
+        let waits =
+            |(code, text): &(String, String)| code == "in-use" && text.contains("`unbind` waits");
+        assert!(seen.diagnostics.iter().any(waits), "{what}");
+        assert!(!seen.diagnostics.iter().any(|(code, _)| code == "not-simulated"), "{what}");
+    }
+}
+
 /// Where only one program may compute, another gets no context until the first one has ended its own; where none may,
 /// none does.
 #[test]

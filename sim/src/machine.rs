@@ -79,8 +79,13 @@ pub(crate) trait Machine: Send {
         self.text(text).into_bytes()
     }
 
-    /// Takes over what was written to a file of text.
-    fn write_text(&mut self, text: Text, written: &[u8]);
+    /// Takes over what a process has written to a file of text.
+    fn write_text(&mut self, text: Text, written: &[u8], writer: u32);
+
+    /// Processes whose writes have not returned yet.
+    fn held_writers(&self) -> Vec<u32> {
+        Vec::new()
+    }
 
     /// What a process has besides its descriptors, by kind; `files` are those that these mean.
     fn held_by(&self, process: u32, files: &[FileId]) -> Vec<(&'static str, usize)>;

@@ -393,7 +393,7 @@ impl Driver {
             found.push(gpu);
         }
         for gpu in &found {
-            self.gpus[*gpu].users += 1;
+            self.gpus[*gpu].take();
         }
         if let Some(open) = self.files.get_mut(caller.file) {
             open.file.attached = found;

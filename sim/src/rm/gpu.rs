@@ -21,7 +21,13 @@ pub(super) struct Gpu {
     /// Where it is on the bus, and the node of memory that is near.
     spot: Spot,
     /// How many keep it awake: the driver has no GPU of which it holds no file.
-    pub(super) users: usize,
+    users: usize,
+    /// Whether the driver has started it since it found it.
+    pub(super) was_started: bool,
+    /// Whether the driver has it: the bus may have one that it was told to let go.
+    is_bound: bool,
+    /// Processes whose writes to `unbind` do not return before nobody has it.
+    unbinding: Vec<u32>,
     /// Whether it has fallen off the bus.
     pub(super) is_lost: bool,
     /// Whether the bus has it no more, until it is looked for.
@@ -80,6 +86,9 @@ impl Gpu {
             minor,
             spot,
             users,
+            was_started: false,
+            is_bound: true,
+            unbinding: Vec::new(),
             is_lost,
             is_removed: false,
             used,
@@ -187,13 +196,35 @@ impl Gpu {
         self.users > 0
     }
 
+    /// Somebody begins to use it.
+    pub(super) fn take(&mut self) {
+        self.users += 1;
+        self.was_started = true;
+    }
+
+    /// Somebody uses it no more.
+    pub(super) fn let_go(&mut self) {
+        self.users -= 1;
+    }
+
+    /// Whether the driver knows of it.
+    pub(super) fn is_probed(&self) -> bool {
+        !self.is_removed && self.is_bound
+    }
+
+    /// Whether Linux shows it with its driver, whose link goes before the driver is asked (drivers/base/dd.c:
+    /// `__device_release_driver`).
+    pub(super) fn shows_driver(&self) -> bool {
+        self.is_probed() && self.unbinding.is_empty()
+    }
+
     /// Why its file cannot be opened (N/nv.c: `nv_open_device`): one that is lost or drains is not started again, and
     /// one that drains takes no more users where somebody has it. Persistence keeps what it was told, but not it open
     /// (`nv_stop_device`).
     pub(super) fn refusal(&self) -> Option<Errno> {
         match self.is_attached() {
             true => self.drains().then_some(Errno::EBUSY),
-            false => (self.is_removed || self.is_lost || self.drains()).then_some(Errno::EIO),
+            false => (!self.is_probed() || self.is_lost || self.drains()).then_some(Errno::EIO),
         }
     }
 
@@ -280,11 +311,57 @@ impl Driver {
         self.has_other_entries = true;
     }
 
-    /// Removes what was to be removed and is in use no more.
+    /// Lets the driver let go of a GPU. The write of it does not return while somebody has that (N/nv-pci.c:
+    /// `nv_pci_remove`).
+    pub(super) fn unbind(&mut self, gpu: usize, writer: u32) {
+        let own = &mut self.gpus[gpu];
+        if !own.is_probed() {
+            return;
+        }
+        own.unbinding.push(writer);
+        self.has_other_entries = true;
+        if self.gpus[gpu].is_attached() {
+            let text = format!("GPU {gpu} is in use: `unbind` waits until nobody has it open");
+            self.log.diagnose(writer, "in-use", text);
+        } else {
+            self.forget(gpu);
+            self.gpus[gpu].is_bound = false;
+        }
+    }
+
+    /// The driver takes a GPU of the bus that it has not.
+    pub(super) fn bind(&mut self, gpu: usize) {
+        self.gpus[gpu].is_bound = true;
+        self.has_other_entries = true;
+    }
+
+    /// Processes that are in a write for as long as somebody has a GPU.
+    pub(super) fn unbinders(&self) -> Vec<u32> {
+        self.gpus.iter().flat_map(|gpu| gpu.unbinding.iter().copied()).collect()
+    }
+
+    /// What the driver forgets of a GPU that it lets go: all but what the card keeps.
+    fn forget(&mut self, gpu: usize) {
+        const FORGOTTEN: [&str; 4] =
+            ["state.persistence", "state.timeslice", "state.drain", "state.remove"];
+        let own = &mut self.gpus[gpu];
+        own.state.retain(|name, _| !FORGOTTEN.contains(&name.as_str()));
+        own.instances = Instances::default();
+        own.accounts = Accounts::default();
+        own.unbinding.clear();
+        own.was_started = false;
+        self.has_other_entries = true;
+    }
+
+    /// Removes what was to be removed and is in use no more, and lets go of what the driver was to let go.
     pub(super) fn remove_idle(&mut self) {
         for gpu in 0..self.gpus.len() {
             if self.gpus[gpu].leaves() {
                 self.remove(gpu);
+            }
+            if !self.gpus[gpu].is_attached() && !self.gpus[gpu].unbinding.is_empty() {
+                self.forget(gpu);
+                self.gpus[gpu].is_bound = false;
             }
         }
     }
@@ -292,21 +369,19 @@ impl Driver {
     /// The bus finds what was removed, of which the driver has forgotten all (gpu_mgr.c: `gpumgrRegisterGpuId`).
     /// NVML has switched off the links of their ports; that this finds them is what its documentation says.
     pub(super) fn find_removed(&mut self) {
-        /// What a reset keeps and the driver does not (N/nv-pci.c: `nv_pci_remove` ends persistence).
-        const FORGOTTEN: [&str; 2] = ["state.persistence", "state.timeslice"];
         self.spots.train_links();
         for gpu in 0..self.gpus.len() {
             if std::mem::take(&mut self.gpus[gpu].is_removed) {
-                self.has_other_entries = true;
-                self.gpus[gpu].state.retain(|name, _| !FORGOTTEN.contains(&name.as_str()));
+                self.forget(gpu);
+                self.gpus[gpu].is_bound = true;
                 self.reset(gpu);
             }
         }
     }
 
-    /// The GPUs that the bus has.
+    /// The GPUs that the driver has.
     pub(super) fn present(&self) -> impl Iterator<Item = &Gpu> {
-        self.gpus.iter().filter(|gpu| !gpu.is_removed)
+        self.gpus.iter().filter(|gpu| gpu.is_probed())
     }
 
     /// Values of its state change.

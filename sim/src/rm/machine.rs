@@ -56,7 +56,7 @@ impl Machine for Driver {
             if let Some(errno) = self.gpus[*gpu].refusal() {
                 return Err(errno);
             }
-            self.gpus[*gpu].users += 1;
+            self.gpus[*gpu].take();
         }
         let file = NvFile { attached, ..NvFile::new(node) };
         let id = self.files.add(file, Arc::new(behind));
@@ -69,11 +69,11 @@ impl Machine for Driver {
     fn release(&mut self, id: FileId) {
         let Some(open) = self.files.remove(id) else { return };
         for gpu in open.file.attached {
-            self.gpus[gpu].users -= 1;
+            self.gpus[gpu].let_go();
         }
         if let Uvm::Space(space) = &open.file.uvm {
             for gpu in &space.gpus {
-                self.gpus[*gpu].users -= 1;
+                self.gpus[*gpu].let_go();
             }
         }
         self.events.retain(|event| event.file != id);
@@ -196,8 +196,12 @@ impl Machine for Driver {
         self.bytes_of_file(text)
     }
 
-    fn write_text(&mut self, text: Text, written: &[u8]) {
-        self.written(text, written);
+    fn write_text(&mut self, text: Text, written: &[u8], writer: u32) {
+        self.written(text, written, writer);
+    }
+
+    fn held_writers(&self) -> Vec<u32> {
+        self.unbinders()
     }
 
     fn held_by(&self, process: u32, _: &[FileId]) -> Vec<(&'static str, usize)> {

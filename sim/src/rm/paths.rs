@@ -30,8 +30,7 @@ const MODULE_VERSION: u32 = 3;
 const MODULE_STATE: u32 = 4;
 /// What is written to it lets the bus look for devices that were removed.
 const RESCAN: u32 = 5;
-/// Devices whose names are written to them are given to the driver, and taken from it. `nvidia-smi -r` does both about a
-/// reset, which does all of it: they change nothing.
+/// Devices whose names are written to them are given to the driver, and taken from it.
 const BIND: u32 = 6;
 const UNBIND: u32 = 7;
 const OF_GPUS: u32 = 8;
@@ -66,7 +65,7 @@ impl Driver {
             (MAJOR, CONTROL) => Some(NodeKind::Control),
             (MAJOR, minor) => {
                 let mut all = self.gpus.iter();
-                let gpu = all.position(|gpu| gpu.minor == minor && !gpu.is_removed)?;
+                let gpu = all.position(|gpu| gpu.minor == minor && gpu.is_probed())?;
                 Some(NodeKind::Gpu(gpu))
             }
             (super::capabilities::MAJOR, minor) => Some(NodeKind::Capability(minor)),
@@ -106,7 +105,7 @@ impl Driver {
         // A node stays when its card goes: udev did not make it.
         let nodes = self.gpus.iter().map(|gpu| gpu.minor);
         all.extend(nodes.map(|minor| device(&format!("/dev/nvidia{minor}"), MAJOR, minor)));
-        for gpu in self.present() {
+        for gpu in self.gpus.iter().filter(|gpu| !gpu.is_removed) {
             all.extend(entries_of_gpu(gpu));
         }
         all.extend(self.spots.bridges.iter().flat_map(|place| on_the_bus(place)));
@@ -165,9 +164,12 @@ impl Driver {
 
     /// What is written to a file: `1` resets a GPU, a number but zero removes it, or finds those that were removed
     /// (Linux, drivers/pci/pci-sysfs.c: `reset_store`, `remove_store`, `rescan_store`).
-    pub(super) fn written(&mut self, text: Text, written: &[u8]) {
+    pub(super) fn written(&mut self, text: Text, written: &[u8], writer: u32) {
         if let Some(file) = text.id.checked_sub(OF_TOPOLOGY) {
             return self.spots.configure(file as usize, written);
+        }
+        if [BIND, UNBIND].contains(&text.id) {
+            return self.bind_or_unbind(text.id == BIND, written, writer);
         }
         let Some(value) = number(written).filter(|value| *value != 0) else { return };
         if text.id == RESCAN {
@@ -181,6 +183,17 @@ impl Driver {
             Some(RESET) if value == 1 => self.reset(gpu),
             Some(REMOVE) => self.remove(gpu),
             _ => {}
+        }
+    }
+
+    /// A device is named whose driver is to have it, or not to have it any more.
+    fn bind_or_unbind(&mut self, binds: bool, written: &[u8], writer: u32) {
+        let name = written.strip_suffix(b"\n").unwrap_or(written);
+        let is_named = |gpu: &Gpu| !gpu.is_removed && gpu.location().as_bytes() == name;
+        match self.gpus.iter().position(is_named) {
+            Some(gpu) if binds => self.bind(gpu),
+            Some(gpu) => self.unbind(gpu, writer),
+            None => {}
         }
     }
 
@@ -288,13 +301,16 @@ fn entries_of_gpu(gpu: &Gpu) -> Vec<Entry> {
     let first = OF_GPUS + gpu.minor * PER_GPU;
     let (shown, place) = (format!("{PROC}/gpus/{}", gpu.location()), gpu.folder());
     let mut all = on_the_bus(&place);
-    all.extend([
-        folder(&shown),
-        text(&format!("{shown}/information"), first),
-        folder(&place),
-        link(&format!("{place}/driver"), BUS_DRIVER),
-        link(&format!("{BUS_DRIVER}/{}", gpu.location()), &place),
-    ]);
+    all.push(folder(&place));
+    if gpu.is_probed() {
+        all.extend([folder(&shown), text(&format!("{shown}/information"), first)]);
+    }
+    if gpu.shows_driver() {
+        all.extend([
+            link(&format!("{place}/driver"), BUS_DRIVER),
+            link(&format!("{BUS_DRIVER}/{}", gpu.location()), &place),
+        ]);
+    }
     all.extend((first + 1..).zip(FILES).map(|(id, name)| {
         let path = format!("{place}/{name}");
         if [RESET, REMOVE].contains(&name) { writable(&path, id) } else { text(&path, id) }

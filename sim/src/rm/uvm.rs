@@ -357,7 +357,7 @@ impl Driver {
             self.uvm_space(caller)?.instances.insert(gpu, number);
             args.put("gpu_uuid", &self.uuid_of(gpu, number, None))?;
         }
-        self.gpus[gpu].users += 1;
+        self.gpus[gpu].take();
         args.set_if_any("numaEnabled", 0_u32);
         args.set_if_any("numaNodeId", u32::MAX);
         Ok(())
@@ -386,7 +386,7 @@ impl Driver {
         space.instances.remove(&gpu);
         space.leave(gpu);
         space.residence.leave(gpu);
-        self.gpus[gpu].users -= 1;
+        self.gpus[gpu].let_go();
         Ok(())
     }
 

@@ -56,14 +56,18 @@ impl Later {
 /// Longest time without a look at whether all is over.
 const NAP: Duration = Duration::from_millis(100);
 
+/// How long a call waits whose process is in a write, before that is looked at again.
+const HOLD: Duration = Duration::from_millis(10);
+
 impl Shared {
     /// Until the machine is over.
     pub(super) fn watch_time(&self) {
         while !self.is_over() {
             match self.later.next() {
                 Some((run, n, Handled::AnswerLater(result, _))) => run.listener.answer(&n, result),
-                Some((run, n, _)) => {
-                    let left = run.dispatch(&n, false, Look::AtOnce);
+                Some((run, n, left)) => {
+                    let counts = matches!(left, Handled::Held);
+                    let left = run.dispatch(&n, counts, Look::AtOnce);
                     run.see_to(n, left);
                 }
                 None => {}
@@ -80,6 +84,7 @@ impl Run {
             Handled::Later(time) | Handled::AnswerLater(_, time) => {
                 self.later.add(time, self.clone(), n, left);
             }
+            Handled::Held => self.later.add(HOLD, self.clone(), n, left),
             Handled::Work(name, work) => self.begin(n, name, work),
             Handled::Elsewhere => self.begin_elsewhere(n),
         }

@@ -116,6 +116,8 @@ pub(super) struct Shared {
     /// Whether some process may serve a file system, and so let others wait for its files.
     files_are_served: Arc<AtomicBool>,
     writers: Mutex<Vec<Writer>>,
+    /// Whether a write to one of their files has not returned yet.
+    writers_are_held: AtomicBool,
     doorbells: Mutex<Arc<Vec<Doorbell>>>,
     doorbell_mapped: Condvar,
     has_work: AtomicBool,
@@ -153,6 +155,8 @@ enum Handled {
     Now,
     /// All of it: it was delayed by a fault.
     Later(Duration),
+    /// All of it: its process is in a write before it.
+    Held,
     /// To tell its result.
     AnswerLater(Result<i64, Errno>, Duration),
     /// What others need not wait for, and the name of the call.
@@ -172,6 +176,7 @@ impl Shared {
             later: Later::default(),
             files_are_served: Arc::default(),
             writers: Mutex::default(),
+            writers_are_held: AtomicBool::new(false),
             doorbells: Mutex::default(),
             doorbell_mapped: Condvar::new(),
             has_work: AtomicBool::new(false),
@@ -331,6 +336,12 @@ impl Run {
             self.faults_are_answered.store(true, Ordering::Release);
         }
         let target = Target::new(self, n, thread, look);
+        // Who ends before it has become a program must not wait for the machine.
+        if !(n.call == libc::SYS_exit_group && self.is_not_begun(&target))
+            && self.is_held(target.process())
+        {
+            return Handled::Held;
+        }
         let reply = match n.call {
             libc::SYS_userfaultfd | libc::SYS_fsopen => Reply::Pass,
             call if calls::REFUSED.contains(&call) => Reply::Answer(Err(Errno::EPERM)),

@@ -229,7 +229,7 @@ impl Run {
             EntryKind::Link(_) => Err(Errno::ELOOP),
             EntryKind::Device(device) => self.open_device(target, n, *device, flags, how),
             EntryKind::Text(_) if flags & libc::O_DIRECTORY != 0 => Err(Errno::ENOTDIR),
-            EntryKind::Text(text) => self.open_text(n, *text, flags, how),
+            EntryKind::Text(text) => self.open_text(target, n, *text, flags, how),
             EntryKind::Folder if flags & libc::O_TMPFILE == libc::O_TMPFILE => {
                 Err(Errno::EOPNOTSUPP)
             }

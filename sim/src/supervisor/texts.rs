@@ -3,8 +3,11 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd, OwnedFd};
+use std::sync::atomic::Ordering;
 
+use super::target::Target;
 use super::{AnyMachine, Run, Shared};
+use crate::client::Client as _;
 use crate::machine::{Machine, Text};
 use crate::memory::{self, Access, Inode};
 use crate::{Errno, limits};
@@ -17,6 +20,8 @@ const TEXT_MAX: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Writer {
     text: Text,
+    /// Who has opened it.
+    process: u32,
     file: OwnedFd,
     inode: Inode,
     /// What it said last, where what is written lies among that; else each write is taken out of it.
@@ -26,7 +31,7 @@ pub(super) struct Writer {
 impl Writer {
     fn settle(&mut self, machine: &mut dyn Machine) {
         for written in self.take() {
-            machine.write_text(self.text, &written);
+            machine.write_text(self.text, &written, self.process);
         }
     }
 
@@ -50,6 +55,7 @@ impl Run {
     /// A copy of what the file says. What is written to it counts when somebody looks next.
     pub(super) fn open_text(
         &self,
+        target: &Target<'_>,
         n: &Notification,
         text: Text,
         flags: i32,
@@ -71,7 +77,7 @@ impl Run {
         let given = reopen(&file, access).map_err(Errno::from)?;
         if access != Access::Read {
             let before = (text.is_binary || !before.is_empty()).then_some(before);
-            self.watch_writer(text, file, before)?;
+            self.watch_writer(text, target.process(), file, before)?;
         }
         drop(machine);
         self.listener.add_fd(n, given.as_fd(), how)
@@ -83,14 +89,27 @@ impl Run {
             self.shared.settle_texts(&mut self.machine());
         }
     }
+
+    /// Whether a write of a process has not returned yet, so that it makes no call.
+    pub(super) fn is_held(&self, process: u32) -> bool {
+        self.settle_texts();
+        self.writers_are_held.load(Ordering::Acquire)
+            && self.machine().held_writers().contains(&process)
+    }
 }
 
 impl Shared {
     /// Begins to look at what is written to a file of text.
-    fn watch_writer(&self, text: Text, file: OwnedFd, before: Option<Vec<u8>>) -> io::Result<()> {
+    fn watch_writer(
+        &self,
+        text: Text,
+        process: u32,
+        file: OwnedFd,
+        before: Option<Vec<u8>>,
+    ) -> io::Result<()> {
         let inode = Inode::of(&memory::stat(file.as_raw_fd())?);
         self.releases.watch_text(&file, inode)?;
-        self.writers().push(Writer { text, file, inode, before });
+        self.writers().push(Writer { text, process, file, inode, before });
         Ok(())
     }
 
@@ -110,6 +129,7 @@ impl Shared {
         let mut writers = self.writers();
         // What is mapped is written without a report.
         settle_writers(&mut **machine, &mut writers);
+        self.writers_are_held.store(!machine.held_writers().is_empty(), Ordering::Release);
         self.renew_tree(machine);
     }
 }
@@ -212,7 +232,7 @@ mod tests {
         let shared = Shared::new(Box::new(kernel)).unwrap();
         let file = text_file(b"").unwrap();
         let mut writer = fs::File::from(reopen(&file, Access::Write).unwrap());
-        shared.watch_writer(text.unwrap(), file, None).unwrap();
+        shared.watch_writer(text.unwrap(), 0, file, None).unwrap();
         writer.write_all(b"nonsense").unwrap();
         shared
     }

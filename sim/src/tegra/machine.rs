@@ -91,7 +91,7 @@ impl Machine for Kernel {
         Attribute::of(text).map(|attribute| self.devfreq.show(attribute)).unwrap_or_default()
     }
 
-    fn write_text(&mut self, text: Text, written: &[u8]) {
+    fn write_text(&mut self, text: Text, written: &[u8], _: u32) {
         let written = String::from_utf8_lossy(written);
         // Each write is a value of its own.
         let written = written.lines().next_back().unwrap_or_default();

@@ -137,7 +137,7 @@ impl Driver {
             return Ok(View { gpu, instance: self.chosen(target.client, gpu) });
         };
         let id = params.word(path)?;
-        let found = self.gpus.iter().position(|gpu| gpu.id() == id && !gpu.is_removed);
+        let found = self.gpus.iter().position(|gpu| gpu.id() == id && gpu.is_probed());
         match (found, &case.without_gpu) {
             (Some(gpu), _) => Ok(gpu.into()),
             (None, None) => Err(Status::INVALID_ARGUMENT.into()),

@@ -26,6 +26,7 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
         "NV0000_CTRL_CMD_GPU_GET_PROBED_IDS" => probed_ids,
         "NV0000_CTRL_CMD_GPU_ATTACH_IDS" => attach_ids,
         "NV0000_CTRL_CMD_GPU_DETACH_IDS" => detach_ids,
+        "NV0000_CTRL_CMD_GPU_GET_INIT_STATUS" => init_status,
         "NV0000_CTRL_CMD_GPU_GET_ID_INFO" | "NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2" => id_info,
         "NV0000_CTRL_CMD_GPU_GET_PCI_INFO" => pci_info,
         "NV0000_CTRL_CMD_GPU_GET_DEVICE_IDS" => device_ids,
@@ -129,6 +130,16 @@ fn detach_ids(driver: &mut Driver, _: &Target<'_>, params: &mut Params) -> Resul
         true => Ok(()),
         false => Err(Status::INVALID_ARGUMENT.into()),
     }
+}
+
+/// gpu_mgr.c: `gpumgrGetGpuInitStatus`. One that is lost or drains is not started at all, so that no start fails.
+fn init_status(driver: &mut Driver, _: &Target<'_>, params: &mut Params) -> Result {
+    let id = params.word("gpuId")?;
+    let gpu = driver.present().find(|gpu| gpu.id() == id).ok_or(Status::INVALID_ARGUMENT)?;
+    if !gpu.was_started {
+        return Err(Status::INVALID_STATE.into());
+    }
+    Ok(params.set("status", Status::OK.0)?)
 }
 
 fn id_info(driver: &mut Driver, _: &Target<'_>, params: &mut Params) -> Result {
