@@ -12,7 +12,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -520,6 +519,31 @@ fn a_card_that_is_open_is_reset_later() {
     }
 }
 
+/// nvidia-persistenced keeps what nvidia-smi of its machine tells it, also over a reset, and ends without a trace.
+#[test]
+fn a_daemon_keeps_persistence() {
+    const SCRIPT: &str = "soon() { n=0; until [ $1 $D ] || [ $((n+=1)) -gt 99999 ]; do :; done; }; \
+                          ask() { $S --query-gpu=persistence_mode --format=csv,noheader; }; \
+                          S=$0/bin/nvidia-smi; D=/run/nvidia-persistenced/socket; \
+                          $0/bin/nvidia-persistenced --nvidia-cfg-path=$0/lib; soon -S; ask; $S -pm 0; ask; $S -pm 1; \
+                          $S -r; ask; D=/run/nvidia-persistenced; \
+                          kill $(cat /var$D/nvidia-persistenced.pid); soon '! -e'; ! ls $D";
+    const SEEN: &str = "Enabled\nDisabled persistence mode for GPU 00000000:01:00.0.\nAll done.\nDisabled\n\
+                        Enabled persistence mode for GPU 00000000:01:00.0.\nAll done.\n\
+                        GPU 00000000:01:00.0 was successfully reset.\nAll done.\nEnabled\n";
+    let mut versions = versions();
+    versions.retain(|real| real.folder.join("bin/nvidia-persistenced").exists());
+    if versions.is_empty() {
+        skip(Need::Real, "NVABI_REAL names no folder with nvidia-persistenced")
+    }
+    for real in versions {
+        let args = ["-c".as_ref(), SCRIPT.as_ref(), real.folder.as_os_str()];
+        let seen = real.run(&["--gpu", "a100"], Path::new("sh"), &args);
+        let what = format!("{}: {} {:?}", real.version, seen.out, seen.told);
+        assert_eq!((seen.code, seen.out.as_str()), (Some(0), SEEN), "{what}");
+    }
+}
+
 /// Where only one program may compute, another gets no context until the first one has ended its own; where none may,
 /// none does.
 #[test]
@@ -856,14 +880,6 @@ fn audited(real: &Real, program: &str) -> Option<serde_json::Value> {
 
 /// Every call of NVIDIA's programs is as the lock has it: number, sizes, direction, handles and descriptors.
 /// `tests/real/seen.py` writes the same results into docs/seen.md.
-/// While nvidia-persistenced runs, its socket in /run tells each nvidia-smi of this machine, which warns less then: what
-/// is compared with what another one says is not said meanwhile.
-static DAEMON: Mutex<()> = Mutex::new(());
-
-fn without_daemon() -> MutexGuard<'static, ()> {
-    DAEMON.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[test]
 fn every_call_is_as_the_lock_has_it() {
     // Each version has made two to four times as many calls.
@@ -873,10 +889,7 @@ fn every_call_is_as_the_lock_has_it() {
     );
     for real in versions() {
         for (program, least) in least {
-            let is_daemon = program == "nvidia-persistenced";
-            let alone = is_daemon.then(without_daemon);
             let Some(audit) = audited(&real, program) else { continue };
-            drop(alone);
             let what = format!("{} {program}", real.version);
             let findings = audit["findings"].as_array().unwrap();
             let of = |gravity: &str| -> Vec<_> {
@@ -1858,7 +1871,6 @@ fn instances_are_used_through_a_proxy() {
         let (smi, script) = (real.smi(), real_file("instance.py"));
         let words =
             ["sh".as_ref(), "-c".as_ref(), SCRIPT.as_ref(), smi.as_os_str(), script.as_ref()];
-        let _alone = without_daemon();
         let direct = real.run(&["--gpu", card], Path::new("sh"), &words[1..]);
         let mut proxied = Proxied::begin(real, card, &examples);
         let done = proxied.run("front", &words);

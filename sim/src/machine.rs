@@ -19,6 +19,11 @@ pub(crate) trait Machine: Send {
     /// The files that it has by a path.
     fn entries(&self) -> Vec<Entry>;
 
+    /// The paths of a folder that it has for itself, which programs fill.
+    fn own_folder(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Whether these are others than when this was asked last.
     fn has_other_entries(&mut self) -> bool {
         false

@@ -133,7 +133,10 @@ fn serve(
         announce(context, &host.status());
     }
     let is_there = folder.is_same();
-    host.serve(listener, signals, is_there)?;
+    let served = host.serve(listener, signals, is_there);
+    // Threads that accept have the machine until this process ends.
+    host.machine.clear();
+    served?;
     for fault in host.machine.unmet_faults() {
         context.status("Not met", &fault);
     }

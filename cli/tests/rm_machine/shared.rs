@@ -1,6 +1,9 @@
 //! What programs on one machine share, and what is each one's own.
 
-use std::io::Read as _;
+use std::fs::{self, Permissions};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
 
 use crate::client::*;
 use crate::lab::{Lab, PASSED, Program, play};
@@ -95,6 +98,97 @@ fn what_one_program_sets_the_next_one_sees() {
         line
     };
     assert_eq!([rules(), rules()], ["rules 0", "rules 2"]);
+}
+
+/// The folder of nvidia-persistenced, and another path of it.
+const DAEMON: [&str; 2] = ["/run/nvidia-persistenced", "/var/run/nvidia-persistenced"];
+
+/// Does with that folder what nvidia-persistenced does, until its input ends; then a letter comes by its socket.
+fn serve() {
+    let at = |name: &str| format!("{}/{name}", DAEMON[1]);
+    fs::create_dir(DAEMON[1]).unwrap();
+    assert!(fs::create_dir(DAEMON[0]).is_err());
+    fs::set_permissions(DAEMON[1], Permissions::from_mode(0o755)).unwrap();
+    std::os::unix::fs::chown(DAEMON[1], None, None).unwrap();
+    fs::write(at("nvidia-persistenced.pid"), std::process::id().to_string()).unwrap();
+    assert!(fs::remove_file(at("socket")).is_err());
+    let listener = UnixListener::bind(at("socket")).unwrap();
+    fs::set_permissions(at("socket"), Permissions::from_mode(0o777)).unwrap();
+    println!("serves {}", std::process::id());
+    let mut letter = [0];
+    listener.accept().unwrap().0.read_exact(&mut letter).unwrap();
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+    for name in ["socket", "nvidia-persistenced.pid"] {
+        fs::rename(at(name), format!("{}/gone", DAEMON[0])).unwrap();
+        fs::remove_file(at("gone")).unwrap();
+    }
+    fs::remove_dir(DAEMON[1]).unwrap();
+    println!("letter {letter:?}");
+}
+
+/// Says what is in that folder, by both of its paths and by others, and writes to its socket.
+fn visit() {
+    let mut seen = Vec::new();
+    std::env::set_current_dir("/run").unwrap();
+    let folders = [
+        "/proc/self/cwd/nvidia-persistenced",
+        "nvidia-persistenced",
+        "/run/../run/./nvidia-persistenced",
+    ];
+    for folder in DAEMON.into_iter().chain(folders) {
+        let mut names: Vec<String> = fs::read_dir(folder)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        let process =
+            fs::read_to_string(format!("{folder}/nvidia-persistenced.pid")).unwrap_or_default();
+        let is_socket =
+            fs::metadata(format!("{folder}/socket")).is_ok_and(|it| it.file_type().is_socket());
+        seen.push(format!("{} {process} {is_socket}", names.join(",")));
+    }
+    assert!(seen.iter().all(|other| *other == seen[0]), "{seen:?}");
+    // The way up from there leads to the real machine's, whatever is in between.
+    let above = fs::metadata(format!("{}/../nvidia-persistenced/..", DAEMON[1]));
+    assert_eq!(above.unwrap().ino(), fs::metadata("/run").unwrap().ino());
+    if let Ok(mut stream) = UnixStream::connect(format!("{}/socket", DAEMON[0])) {
+        stream.write_all(b"x").unwrap();
+    }
+    println!("seen {}", seen[0]);
+}
+
+#[test]
+fn a_daemon_is_its_own_machines() {
+    const TEST: &str = "rm_machine::shared::a_daemon_is_its_own_machines";
+    play("serve", serve);
+    play("visit", visit);
+    let (ours, other) = (Lab::empty(), Lab::up(&[]));
+    // What the machine makes in the place of `/run` is there as long as it is up.
+    let temporary = ours.folder.path().join("temporary");
+    fs::create_dir(&temporary).unwrap();
+    let up = ours.command(&["up", "lab"]).env("TMPDIR", &temporary).output().unwrap();
+    assert_eq!(up.status.code(), Some(0));
+    let left = || fs::read_dir(&temporary).unwrap().count();
+    let visit =
+        |lab: &Lab| Program::begin(lab.client(TEST, "visit"), |line| line.starts_with("seen")).1;
+    assert_eq!((visit(&ours), left()), ("seen   false".to_owned(), 0));
+    let (daemon, line) =
+        Program::begin(ours.client(TEST, "serve"), |line| line.starts_with("serves"));
+    let process = line.rsplit(' ').next().unwrap();
+    assert_eq!(visit(&other), "seen   false");
+    assert!(
+        DAEMON
+            .iter()
+            .all(|folder| fs::read_to_string(format!("{folder}/nvidia-persistenced.pid")).is_err())
+    );
+    assert_eq!(visit(&ours), format!("seen nvidia-persistenced.pid,socket {process} true"));
+    let done = daemon.end();
+    assert_eq!((done.code, done.out.as_str()), (Some(PASSED), "letter [120]\n"), "{}", done.told);
+    assert_eq!((visit(&ours), left()), ("seen   false".to_owned(), 1));
+    assert_eq!(ours.rm(&["down", "lab"]).code, Some(0));
+    assert_eq!(left(), 0);
 }
 
 #[test]

@@ -29,6 +29,10 @@ impl Machine for Driver {
         self.all_entries()
     }
 
+    fn own_folder(&self) -> &'static [&'static str] {
+        super::paths::PERSISTENCED
+    }
+
     fn has_other_entries(&mut self) -> bool {
         std::mem::take(&mut self.has_other_entries)
     }

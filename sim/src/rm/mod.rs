@@ -164,6 +164,11 @@ impl Machine {
         }
     }
 
+    /// Removes the files that programs made for this machine alone, when none is left.
+    pub fn clear(&self) {
+        self.0.clear();
+    }
+
     /// Faults that were asked for, of calls that were not made so often.
     pub fn unmet_faults(&self) -> Vec<String> {
         self.0.machine().log().unmet_faults()

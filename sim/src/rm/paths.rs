@@ -22,6 +22,10 @@ const BUS: &str = "/sys/bus/pci";
 const DEVICES: &str = "/sys/bus/pci/devices";
 const BUS_DRIVER: &str = "/sys/bus/pci/drivers/nvidia";
 
+/// Where nvidia-persistenced has its socket, by which nvidia-smi finds it. `/var/run` need not be a link.
+pub(super) const PERSISTENCED: &[&str] =
+    &["/run/nvidia-persistenced", "/var/run/nvidia-persistenced"];
+
 /// A file of text. Each GPU has so many from [`OF_GPUS`] on, in the order of [`FILES`].
 const VERSION: u32 = 0;
 const PARAMETERS: u32 = 1;

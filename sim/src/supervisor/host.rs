@@ -120,6 +120,11 @@ impl Host {
         Ok(Running { program, record, served: Some(served), told })
     }
 
+    /// No program is left, and none comes: what they made on the machine goes.
+    pub(crate) fn clear(&self) {
+        self.shared.own.remove();
+    }
+
     /// The machine itself, with what was written to its files and without what nobody has open any more.
     pub(crate) fn machine(&self) -> MutexGuard<'_, AnyMachine> {
         let mut machine = self.shared.machine();

@@ -40,6 +40,8 @@ pub(super) enum Found {
     Failed(Errno),
     /// A real file that only this path leads to, for the other one goes through simulated folders.
     Outside(PathBuf),
+    /// A place below a folder that the machine has for itself, which is empty for that folder.
+    Own(PathBuf),
     /// Nothing of ours.
     Other,
     /// Who looks has to wait for it.
@@ -97,6 +99,7 @@ impl Way {
 pub(super) fn is_near(tree: &Tree, path: &Path, plain: &Path) -> bool {
     let is_below = |path: &Path| path.ancestors().skip(1).any(|folder| tree.is_folder(folder));
     plain.starts_with("/sys")
+        || tree.names_own(path)
         || is_through_process(path, plain)
         || is_below(plain)
         || is_below(path)
@@ -205,6 +208,9 @@ impl Walk<'_> {
                 return found;
             }
         }
+        if let Some(below) = self.tree.below_own(&self.at) {
+            return Found::Own(below.to_owned());
+        }
         match self.tree.kind(&self.at) {
             Some(_) => Found::Simulated(self.at),
             None if self.is_in_folder() => Found::Absent,
@@ -230,6 +236,11 @@ impl Walk<'_> {
         }
         self.stay(&before)?;
         self.was_inside |= self.tree.is_folder(&self.at);
+        if self.tree.below_own(&self.at).is_some() {
+            // What links are there the kernel follows, where it really is.
+            self.was_inside = true;
+            return Ok(());
+        }
         let is_last = self.rest.is_empty();
         let follows = !is_last || self.way.follows_last;
         let kind = self.tree.kind(&self.at);

@@ -10,6 +10,7 @@ mod keeper;
 mod later;
 mod links;
 mod lists;
+mod own;
 mod paths;
 mod poller;
 mod program;
@@ -41,6 +42,7 @@ pub(super) use host::{Host, run};
 use later::Later;
 use links::Look;
 use nvabi_supervise::{AddFd, Listener, Next, Notification};
+use own::Own;
 use paths::Again;
 pub(super) use program::Begin;
 pub use program::{Event, spawn};
@@ -109,6 +111,7 @@ pub(super) struct Shared {
     releases: Releases,
     threads: Threads,
     tree: Mutex<Arc<Tree>>,
+    own: Own,
     machine: Mutex<AnyMachine>,
     /// How many wait for the machine.
     waiting: AtomicUsize,
@@ -170,7 +173,10 @@ impl Shared {
         Ok(Self {
             releases: Releases::new()?,
             threads: Threads::default(),
-            tree: Mutex::new(Arc::new(Tree::new(machine.entries())?)),
+            tree: Mutex::new(Arc::new(
+                Tree::new(machine.entries())?.with_own(machine.own_folder()),
+            )),
+            own: Own::default(),
             machine: Mutex::new(machine),
             waiting: AtomicUsize::new(0),
             later: Later::default(),

@@ -84,13 +84,15 @@ impl Run {
                 if let Some(stat) = self.stat_without_path(target, action, named) {
                     return Some(Reply::Answer(put_stat(target, action, &stat)));
                 }
-                match self.resolve(target, named)? {
+                let makes = matches!(action, Action::Make | Action::Bind);
+                match self.resolve(target, named, makes)? {
                     Meant::Outside(real) => again(target, n.call, n.args, vec![(*path, real)]),
                     meant => self.answer(target, action, named, meant),
                 }
             }
             (action, [first, second]) => {
-                let meant = [first, second].map(|path| self.resolve(target, named(path)?));
+                let meant = [(first, false), (second, true)]
+                    .map(|(path, makes)| self.resolve(target, named(path)?, makes));
                 if target.must_wait.get() {
                     return None;
                 }
@@ -168,7 +170,7 @@ impl Run {
         let last = if follows { LastLink::Followed } else { LastLink::Kept };
         let named = NamedPath { last, limits, ..NamedPath::of(target, path)? };
         let failed = |errno| Some(Reply::Answer(Err(errno)));
-        match self.resolve(target, named)? {
+        match self.resolve(target, named, flags & libc::O_CREAT != 0)? {
             Meant::Simulated(_) if is_mount => failed(Errno::EPERM),
             Meant::Simulated(place) => Some(self.open_place(target, n, place, flags)),
             // Nobody can make a file where all are simulated.

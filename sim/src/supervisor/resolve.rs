@@ -94,7 +94,8 @@ pub(super) enum Meant {
     Absent,
     /// No file: the way to it ends in simulated folders.
     Failed(Errno),
-    /// A real file, by a path that goes through a simulated folder and leaves it: this is its own.
+    /// A real file, by a path that goes through a simulated folder and leaves it, or below a folder that the machine has
+    /// for itself: this is its own.
     Outside(PathBuf),
 }
 
@@ -108,8 +109,13 @@ struct Start {
 }
 
 impl Run {
-    /// What a path means; none for what the kernel finds without us.
-    pub(super) fn resolve(&self, target: &Target<'_>, named: NamedPath) -> Option<Meant> {
+    /// What a path means; none for what the kernel finds without us. `makes`: the call may make a file there.
+    pub(super) fn resolve(
+        &self,
+        target: &Target<'_>,
+        named: NamedPath,
+        makes: bool,
+    ) -> Option<Meant> {
         let mut bytes = [0; PATH_MAX];
         let length = match read_path(target, &named, &mut bytes) {
             Some(length) => length,
@@ -189,6 +195,10 @@ impl Run {
             Found::Outside(path) => {
                 Some(Meant::Outside(if is_folder { path.join("") } else { path }))
             }
+            Found::Own(below) => Some(match self.own.place(&below, makes) {
+                Ok(path) => Meant::Outside(if is_folder { path.join("") } else { path }),
+                Err(error) => Meant::Failed(error.into()),
+            }),
             Found::Other => None,
             Found::Unknown => {
                 target.must_wait.set(true);

@@ -30,6 +30,8 @@ pub(super) struct Tree {
     children: HashMap<PathBuf, Vec<Child>>,
     /// Real folders in which simulated files are.
     parents: HashMap<Inode, PathBuf>,
+    /// The paths of a folder that the machine has for itself, as a real one elsewhere.
+    own: &'static [&'static str],
     /// The real file systems that have simulated files.
     devices: HashSet<libc::dev_t>,
 }
@@ -49,7 +51,23 @@ impl Tree {
 
     /// The same of other entries: what stands for a path goes on to do so.
     pub(super) fn changed(&self, entries: Vec<Entry>) -> io::Result<Self> {
-        Self::of(entries, &self.stands)
+        Ok(Self::of(entries, &self.stands)?.with_own(self.own))
+    }
+
+    /// The same with a folder that the machine has for itself, by these paths.
+    pub(super) fn with_own(self, own: &'static [&'static str]) -> Self {
+        Self { own, ..self }
+    }
+
+    /// What a path is below a folder that the machine has for itself; empty: that folder.
+    pub(super) fn below_own<'p>(&self, path: &'p Path) -> Option<&'p Path> {
+        self.own.iter().find_map(|own| path.strip_prefix(own).ok())
+    }
+
+    /// Whether a part of a path is called as such a folder.
+    pub(super) fn names_own(&self, path: &Path) -> bool {
+        let mut names = self.own.iter().filter_map(|own| Path::new(own).file_name());
+        names.any(|name| path.iter().any(|part| part == name))
     }
 
     fn of(
@@ -63,6 +81,7 @@ impl Tree {
             meant: HashMap::new(),
             children: HashMap::new(),
             parents: HashMap::new(),
+            own: &[],
             devices: HashSet::new(),
         };
         for Entry { path, kind } in entries {
