@@ -197,6 +197,21 @@ rules! {
         assert!(!fs::exists(std::env::temp_dir().join(left)).unwrap());
     }
 
+    devices_are_found_by_their_numbers {
+        for (number, name) in [("195:0", "nvidia0"), ("195:255", "nvidiactl"), ("511:0", "nvidia-uvm")] {
+            let path = format!("/dev/char/{number}");
+            assert_eq!(fs::read_link(&path).unwrap(), Path::new(&format!("../{name}")));
+            let numbers = |path: &str| fs::metadata(path).unwrap().rdev();
+            assert_eq!(numbers(&path), numbers(&format!("/dev/{name}")));
+            assert!(open(&path).is_ok(), "{path}");
+            // NVIDIA's programs make it anew, which would be of the real machine's.
+            assert_eq!(fs::remove_file(&path).unwrap_err().raw_os_error(), Some(EPERM), "{path}");
+            assert_eq!(symlink("../null", &path).unwrap_err().raw_os_error(), Some(EEXIST), "{path}");
+        }
+        let caps = fs::read_link("/dev/char/510:2");
+        assert_eq!(caps.unwrap(), Path::new("../nvidia-caps/nvidia-cap2"));
+    }
+
     a_device_is_removed_and_found_again {
         const BUS: &str = "/sys/bus/pci";
         let port = format!("{BUS}/devices/0000:00:0c.0");

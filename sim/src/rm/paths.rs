@@ -127,6 +127,8 @@ impl Driver {
             false => text(&file.path, id),
         }));
         all.extend(self.entries_of_capabilities());
+        let links: Vec<Entry> = all.iter().filter_map(link_by_number).collect();
+        all.extend(links);
         all
     }
 
@@ -298,6 +300,14 @@ pub(super) fn device(path: &str, major: u32, minor: u32) -> Entry {
 
 pub(super) fn folder(path: &str) -> Entry {
     Entry { path: path.to_owned(), kind: EntryKind::Folder }
+}
+
+/// The link to a device's file by which it is found by its numbers. NVIDIA's programs make it where it is not there.
+fn link_by_number(entry: &Entry) -> Option<Entry> {
+    let EntryKind::Device(Device { major, minor, .. }) = entry.kind else { return None };
+    let target = format!("../{}", entry.path.strip_prefix("/dev/")?);
+    let kind = EntryKind::Link(Arc::from(target));
+    Some(Entry { path: format!("/dev/char/{major}:{minor}"), kind })
 }
 
 /// Where a GPU is as a device, on the bus and for the driver.

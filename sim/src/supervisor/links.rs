@@ -15,7 +15,7 @@ use super::tree::Tree;
 use crate::Errno;
 use crate::machine::EntryKind;
 use crate::memory::Inode;
-use nvabi_supervise::check;
+use nvabi_supervise::{check, normal};
 
 /// The most links on the way to a file, as the kernel counts them.
 const MOST_LINKS: usize = 40;
@@ -176,6 +176,18 @@ pub(super) fn place(
         }
         found => found,
     }
+}
+
+/// Where simulated links lead that begin at a path of a simulated file, which has no links before its end; none where
+/// they leave simulated files.
+pub(super) fn end(tree: &Tree, path: &Path) -> Option<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..=MOST_LINKS {
+        let EntryKind::Link(target) = tree.kind(&path)? else { return Some(path) };
+        // What has a simulated path has no links before its end.
+        path = normal(&path.parent()?.join(target.as_ref()));
+    }
+    None
 }
 
 /// The simulated file that a path leads to from a folder on, which is absolute and has no links in it.
@@ -449,8 +461,6 @@ fn open_name(folder: i32, path: &CStr, flags: i32, limits: u64) -> io::Result<Ow
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
-
-    use nvabi_supervise::normal;
 
     use super::*;
     use crate::machine::{Entry, Text};

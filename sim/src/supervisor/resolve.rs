@@ -158,11 +158,19 @@ impl Run {
         // Where no part means the one above, links can only lead to the same file by another way.
         let is_plain = !whole.components().any(|part| part == Component::ParentDir);
         if is_known && is_plain && named.limits == 0 {
-            let is_end =
-                |place: &SimulatedPath| !follows || !matches!(place.kind, EntryKind::Link(_));
-            if let Some(place) = simulated(plain.clone()).filter(is_end) {
+            let end = if follows { links::end(&tree, &plain) } else { Some(plain.clone()) };
+            if let Some(place) = end.and_then(simulated) {
                 return Some(meant(place));
             }
+        }
+        let absent = || match follows && named.last == LastLink::NewName {
+            // Behind it is what a link leads to, which is not there.
+            true => Meant::Failed(Errno::ENOENT),
+            false => Meant::Absent,
+        };
+        let is_in_folder = plain.parent().is_some_and(|folder| tree.is_folder(folder));
+        if is_in_folder && is_plain && named.limits == 0 && tree.kind(&plain).is_none() {
+            return Some(absent());
         }
         // With limits a simulated path is not answered by its text alone, so that it has to be followed here.
         let is_near = is_simulated || named.limits != 0 || links::is_near(&tree, &whole, &plain);
@@ -186,11 +194,7 @@ impl Run {
         let way = Way { follows_last: follows, look, caller, limits: named.limits };
         match links::follow(&tree, &folder, path, way) {
             Found::Simulated(path) => simulated(path).map(meant),
-            // Behind it is what a link leads to, which is not there.
-            Found::Absent if follows && named.last == LastLink::NewName => {
-                Some(Meant::Failed(Errno::ENOENT))
-            }
-            Found::Absent => Some(Meant::Absent),
+            Found::Absent => Some(absent()),
             Found::Failed(errno) => Some(Meant::Failed(errno)),
             Found::Outside(path) => {
                 Some(Meant::Outside(if is_folder { path.join("") } else { path }))
