@@ -527,7 +527,9 @@ fn a_daemon_keeps_persistence() {
                           S=$0/bin/nvidia-smi; D=/run/nvidia-persistenced/socket; \
                           $0/bin/nvidia-persistenced --nvidia-cfg-path=$0/lib; soon -S; ask; $S -pm 0; ask; $S -pm 1; \
                           $S -r; ask; D=/run/nvidia-persistenced; \
-                          kill $(cat /var$D/nvidia-persistenced.pid); soon '! -e'; ! ls $D";
+                          kill $(cat /var$D/nvidia-persistenced.pid); soon '! -e'; ! ls $D && \
+                          $0/bin/nvidia-persistenced --nvidia-cfg-path=$0/lib; D=$D/socket; soon -S; \
+                          kill -9 $(cat /run/nvidia-persistenced/*.pid)";
     const SEEN: &str = "Enabled\nDisabled persistence mode for GPU 00000000:01:00.0.\nAll done.\nDisabled\n\
                         Enabled persistence mode for GPU 00000000:01:00.0.\nAll done.\n\
                         GPU 00000000:01:00.0 was successfully reset.\nAll done.\nEnabled\n";
@@ -538,9 +540,14 @@ fn a_daemon_keeps_persistence() {
     }
     for real in versions {
         let args = ["-c".as_ref(), SCRIPT.as_ref(), real.folder.as_os_str()];
+        // Of this machine's own, if it has one. The last one of the simulated machine leaves its files there.
+        let own =
+            || std::fs::metadata("/run/nvidia-persistenced").ok().map(|it| it.modified().unwrap());
+        let before = own();
         let seen = real.run(&["--gpu", "a100"], Path::new("sh"), &args);
         let what = format!("{}: {} {:?}", real.version, seen.out, seen.told);
         assert_eq!((seen.code, seen.out.as_str()), (Some(0), SEEN), "{what}");
+        assert_eq!(own(), before, "{what}");
     }
 }
 
@@ -721,7 +728,9 @@ fn links_lead_to_switches() {
         let machine = ["--gpu", board, "--gpus", "8"];
         // The mode of bandwidth came with 535, and is of Hopper.
         let has_modes = board == "hgx-h100" && !real.version.starts_with("525.");
-        let modes = if has_modes { "; $0 nvlink -sBwMode HALF; $0 nvlink -gBwMode" } else { "" };
+        let modes = "; $0 nvlink -sBwMode HALF; $0 nvlink -gBwMode; $0 nvlink -sLowPwrThres 200 -i 0; \
+                     $0 nvlink -gLowPwrInfo -i 0";
+        let modes = if has_modes { modes } else { "" };
         let script = "set -e; $0 nvlink -s; $0 topo -m; $0 nvlink -R -i 0; $0 nvlink -e -i 0; $0 nvlink -gt d -i 0; \
                       $0 nvlink -cBridge; $0 -q";
         let script = format!("{script}{modes}");
@@ -737,6 +746,8 @@ fn links_lead_to_switches() {
         assert_eq!(seen.out.matches("Replay Errors: 0").count(), links, "{what}");
         assert_eq!(seen.out.matches("Data Tx: 0 KiB").count(), links, "{what}");
         assert_eq!(seen.out.contains("bandwidth mode: HALF"), has_modes, "{what}");
+        let is_kept = seen.out.matches("Low Power Threshold: 200").count();
+        assert_eq!(is_kept, if has_modes { links } else { 0 }, "{what}");
         // The first parts are those of all versions.
         let fabric: Vec<&str> = seen.out.split("\n    Fabric\n").skip(1).collect();
         assert_eq!(fabric.len(), 8, "{what}");
