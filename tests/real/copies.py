@@ -335,8 +335,8 @@ def fills(_):
 class Tile(ctypes.Structure):
     """CUarrayMapInfo, of a tile of an array and a part of a pool."""
     _fields_ = [("ResourceType", ctypes.c_uint), ("Array", ctypes.c_void_p), ("SubresourceType", ctypes.c_uint),
-                ("Pad", ctypes.c_uint), ("Level", ctypes.c_uint), ("Layer", ctypes.c_uint), ("Offset", ctypes.c_uint * 3),
-                ("Extent", ctypes.c_uint * 3), ("Operation", ctypes.c_uint), ("HandleType", ctypes.c_uint),
+                ("Pad", ctypes.c_uint), ("Level", ctypes.c_uint), ("Layer", ctypes.c_uint),
+                ("Offset", ctypes.c_uint * 3), ("Extent", ctypes.c_uint * 3), ("Operation", ctypes.c_uint), ("HandleType", ctypes.c_uint),
                 ("Handle", Pointer), ("At", ctypes.c_uint64), ("Devices", ctypes.c_uint), ("Flags", ctypes.c_uint),
                 ("Reserved", ctypes.c_uint * 2)]
 
