@@ -274,7 +274,7 @@ impl<'t> Trial<'t> {
     /// Where no memory of others can be made, a device is believed what it says, unless it refuses its own; in rows as
     /// far apart as its own need.
     fn unproved(&mut self) -> Vec<Vec<Constraint>> {
-        match self.own_of(Tried::Own, self.device, &[self.of.clone()]) {
+        match self.own_of(Tried::Own, self.device, &[]) {
             Taken::Not => Vec::new(),
             Taken::With(mut needs) => {
                 needs.retain(|need| need.name != ConstraintName::MADE_BY);
@@ -300,7 +300,7 @@ impl<'t> Trial<'t> {
         let makers =
             std::iter::once((Tried::Own, device)).chain(beside.map(|it| (Tried::Sibling, it)));
         for (tried, maker) in makers {
-            if let Taken::With(needs) = self.own_of(tried, maker, &[self.of.clone()]) {
+            if let Taken::With(needs) = self.own_of(tried, maker, &[]) {
                 return Some(needs);
             }
         }
@@ -335,7 +335,7 @@ impl<'t> Trial<'t> {
                 continue;
             }
             // What it makes depends on what it does with it.
-            let uses: Vec<Use> = uses().chain([&self.of]).cloned().collect();
+            let uses: Vec<Use> = uses().cloned().collect();
             let told = self.refusals.len();
             match self.own_of(Tried::Partner, partner, &uses) {
                 Taken::With(needs) => ways.push(needs),
@@ -358,7 +358,7 @@ impl<'t> Trial<'t> {
         device.memory().is_some_and(|memory| memory.is_known() && memory.contiguous >= size)
     }
 
-    /// The same of one that makes it.
+    /// The same of one that makes it, for its own uses as well.
     fn own_of(&mut self, tried: Tried, maker: &dyn Device, uses: &[Use]) -> Taken {
         let owner = maker.info().owner().filter(|_| maker.info().allocates);
         let Some(owner) = owner.map(|owner| Constraint::new(ConstraintName::MADE_BY, owner)) else {
@@ -368,7 +368,7 @@ impl<'t> Trial<'t> {
         let is_tried = |asked: Constraint| memory::is_of_memory(asked.name);
         self.in_pitches(|trial, description| {
             let mut asked = asking_for(description, owner);
-            asked.usage.uses = uses.to_vec();
+            asked.usage.uses.extend_from_slice(uses);
             match made_to_try(maker, &asked, is_tried) {
                 Ok(memory) if trial.takes(tried, &memory) => Taken::With(vec![owner]),
                 Ok(_) => Taken::Not,
