@@ -250,7 +250,10 @@ impl Driver {
             return Err(Status::INVALID_ARGUMENT.into());
         }
         let number = (0..MAX_CHANNELS).find(|number| !self.channels.all.contains_key(number));
-        let number = number.ok_or(Status::INSUFFICIENT_RESOURCES)?;
+        let number = number.ok_or_else(|| {
+            let what = format!("more than {MAX_CHANNELS} channels of all GPUs");
+            Failed::NotSimulated(Status::INSUFFICIENT_RESOURCES, what)
+        })?;
         let channel = Channel {
             client: handle,
             object: own,

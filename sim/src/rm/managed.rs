@@ -48,7 +48,12 @@ impl Driver {
             return Err(Errno::EINVAL);
         }
         if !self.has_pool(file, base, length) {
-            self.create_managed(client, file, base, length).map_err(errno_of)?;
+            let made = self.create_managed(client, file, base, length);
+            made.map_err(|failed| match failed {
+                Failed::Errno(errno) => errno,
+                // What is not simulated is told.
+                failed => errno_of(self.status_of(client, failed)),
+            })?;
         }
         if let Some(uvm) = self.space(file) {
             uvm.mappers.insert(client.process());
@@ -396,12 +401,11 @@ fn is_shared(call: &MapCall) -> bool {
 }
 
 /// `nv_status_to_errno`.
-fn errno_of(failed: Failed) -> Errno {
-    match failed {
-        Failed::Errno(errno) => errno,
-        Failed::Status(Status::NO_MEMORY) => Errno::ENOMEM,
-        Failed::Status(Status::INVALID_ADDRESS) => Errno::EFAULT,
-        Failed::Status(Status::UVM_ADDRESS_IN_USE) => Errno::EADDRINUSE,
+fn errno_of(status: Status) -> Errno {
+    match status {
+        Status::NO_MEMORY => Errno::ENOMEM,
+        Status::INVALID_ADDRESS => Errno::EFAULT,
+        Status::UVM_ADDRESS_IN_USE => Errno::EADDRINUSE,
         _ => Errno::EINVAL,
     }
 }

@@ -249,8 +249,10 @@ impl Driver {
 
     /// Memory of a file of UVM's, at the place in it that a process maps it from.
     pub(super) fn buffer_of_file(&mut self, id: FileId, base: u64, length: u64) -> Result<Buffer> {
-        if length > limits::memory() {
-            return Err(Status::NO_MEMORY.into());
+        let most = limits::memory();
+        if length > most {
+            let what = format!("shared memory of {length} bytes, of which there are {most},");
+            return Err(Failed::NotSimulated(Status::NO_MEMORY, what));
         }
         let memory = self.files.get(id).and_then(|open| open.node.memory());
         let part = memory.and_then(|memory| memory.part(base, length));
