@@ -13,6 +13,13 @@ use super::memory::{Inode, Memory, Node};
 use super::rm::{Injected, Injection};
 use nvabi_supervise::Errno;
 
+/// Who writes to a file of text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Writer {
+    pub(crate) process: u32,
+    pub(crate) thread: u32,
+}
+
 /// A simulated kernel. It knows its caller by [`Client`] alone and makes no system call but for the
 /// memory behind files.
 pub(crate) trait Machine: Send {
@@ -84,10 +91,10 @@ pub(crate) trait Machine: Send {
         self.text(text).into_bytes()
     }
 
-    /// Takes over what a process has written to a file of text.
-    fn write_text(&mut self, text: Text, written: &[u8], writer: u32);
+    /// Takes over what a thread of a process has written to a file of text.
+    fn write_text(&mut self, text: Text, written: &[u8], writer: Writer);
 
-    /// Processes whose writes have not returned yet.
+    /// Threads whose writes have not returned yet.
     fn held_writers(&self) -> Vec<u32> {
         Vec::new()
     }

@@ -75,6 +75,11 @@ fn blocks_that_nothing_orders_race() {
         message.contains("was written by block (0,0,0) at PTX line 8, with nothing that orders"),
         "{message}"
     );
+    // An atomic of which nobody takes the old value puts its block behind no other.
+    let (store, sum) = ("st.global.u32 [%rd1], %r1;", "red.global.add.u32 [count], 1;");
+    assert_eq!(found(&format!("{sum} {store}"), 4), race(Severity::Error, 2));
+    let next = "atom.global.add.u32 %r2, [count], 1; st.global.u32 [%rd1], %r2;";
+    assert_eq!(found(next, 4), []);
     // Sums, and the next launch.
     assert_eq!(found("red.global.add.u32 [%rd1], 1;", 4), []);
     let reports = run("st.global.u32 [%rd3], %r1;", 0, 2);

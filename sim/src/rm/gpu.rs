@@ -11,6 +11,7 @@ use super::energy::Meter;
 use super::interface::Interface;
 use super::mig::Instances;
 use crate::Errno;
+use crate::machine::Writer;
 use crate::profile::{Datum, Entry, Profile, Scope, evaluate};
 use crate::topology::Spot;
 
@@ -26,7 +27,7 @@ pub(super) struct Gpu {
     pub(super) was_started: bool,
     /// Whether the driver has it: the bus may have one that it was told to let go.
     is_bound: bool,
-    /// Processes whose writes to `unbind` do not return before nobody has it.
+    /// Threads whose writes to `unbind` do not return before nobody has it.
     unbinding: Vec<u32>,
     /// Whether it has fallen off the bus.
     pub(super) is_lost: bool,
@@ -313,16 +314,19 @@ impl Driver {
 
     /// Lets the driver let go of a GPU. The write of it does not return while somebody has that (N/nv-pci.c:
     /// `nv_pci_remove`).
-    pub(super) fn unbind(&mut self, gpu: usize, writer: u32) {
+    pub(super) fn unbind(&mut self, gpu: usize, writer: Writer) {
         let own = &mut self.gpus[gpu];
         if !own.is_probed() {
             return;
         }
-        own.unbinding.push(writer);
+        if own.unbinding.contains(&writer.thread) {
+            return;
+        }
+        own.unbinding.push(writer.thread);
         self.has_other_entries = true;
         if self.gpus[gpu].is_attached() {
             let text = format!("GPU {gpu} is in use: `unbind` waits until nobody has it open");
-            self.log.diagnose(writer, "in-use", text);
+            self.log.diagnose(writer.process, "in-use", text);
         } else {
             self.forget(gpu);
             self.gpus[gpu].is_bound = false;
@@ -335,7 +339,7 @@ impl Driver {
         self.has_other_entries = true;
     }
 
-    /// Processes that are in a write for as long as somebody has a GPU.
+    /// Threads that are in a write for as long as somebody has a GPU.
     pub(super) fn unbinders(&self) -> Vec<u32> {
         self.gpus.iter().flat_map(|gpu| gpu.unbinding.iter().copied()).collect()
     }

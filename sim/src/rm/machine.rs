@@ -17,7 +17,7 @@ use crate::files::FileId;
 use crate::gpu::set_time;
 use crate::log::{Log, RunId};
 use crate::machine::{
-    Answer, Device, Doorbell, Entry, FileInfo, GpuUse, Machine, MapCall, Mapping, Text,
+    Answer, Device, Doorbell, Entry, FileInfo, GpuUse, Machine, MapCall, Mapping, Text, Writer,
 };
 use crate::memory::{Inode, Memory, Node, Signal};
 
@@ -200,7 +200,7 @@ impl Machine for Driver {
         self.bytes_of_file(text)
     }
 
-    fn write_text(&mut self, text: Text, written: &[u8], writer: u32) {
+    fn write_text(&mut self, text: Text, written: &[u8], writer: Writer) {
         self.written(text, written, writer);
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::gpu::Gpu;
 use super::{Driver, NodeKind};
-use crate::machine::{Device, Entry, EntryKind, Text};
+use crate::machine::{Device, Entry, EntryKind, Text, Writer};
 use crate::topology::{CONFIGURATION, ENDPOINT, File, RESOURCES, express, resources};
 
 /// Major number of the driver's devices, and the minor one of the one that controls all.
@@ -170,7 +170,7 @@ impl Driver {
 
     /// What is written to a file: `1` resets a GPU, a number but zero removes it, or finds those that were removed
     /// (Linux, drivers/pci/pci-sysfs.c: `reset_store`, `remove_store`, `rescan_store`).
-    pub(super) fn written(&mut self, text: Text, written: &[u8], writer: u32) {
+    pub(super) fn written(&mut self, text: Text, written: &[u8], writer: Writer) {
         if let Some(file) = text.id.checked_sub(OF_TOPOLOGY) {
             return self.spots.configure(file as usize, written);
         }
@@ -193,7 +193,7 @@ impl Driver {
     }
 
     /// A device is named whose driver is to have it, or not to have it any more.
-    fn bind_or_unbind(&mut self, binds: bool, written: &[u8], writer: u32) {
+    fn bind_or_unbind(&mut self, binds: bool, written: &[u8], writer: Writer) {
         let name = written.strip_suffix(b"\n").unwrap_or(written);
         let is_named = |gpu: &Gpu| !gpu.is_removed && gpu.location().as_bytes() == name;
         match self.gpus.iter().position(is_named) {

@@ -387,6 +387,8 @@ impl Driver {
         space.leave(gpu);
         space.residence.leave(gpu);
         self.gpus[gpu].let_go();
+        // Somebody may wait for that.
+        self.remove_idle();
         Ok(())
     }
 

@@ -343,8 +343,7 @@ impl Run {
         }
         let target = Target::new(self, n, thread, look);
         // Who ends before it has become a program must not wait for the machine.
-        if !(n.call == libc::SYS_exit_group && self.is_not_begun(&target))
-            && self.is_held(target.process())
+        if !(n.call == libc::SYS_exit_group && self.is_not_begun(&target)) && self.is_held(n.thread)
         {
             return Handled::Held;
         }

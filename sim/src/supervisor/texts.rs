@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use super::target::Target;
 use super::{AnyMachine, Run, Shared};
 use crate::client::Client as _;
-use crate::machine::{Machine, Text};
+use crate::machine::{self, Machine, Text};
 use crate::memory::{self, Access, Inode};
 use crate::{Errno, limits};
 use nvabi_supervise::{AddFd, Notification, check};
@@ -21,7 +21,7 @@ const TEXT_MAX: usize = 4096;
 pub(super) struct Writer {
     text: Text,
     /// Who has opened it.
-    process: u32,
+    by: machine::Writer,
     file: OwnedFd,
     inode: Inode,
     /// What it said last, where what is written lies among that; else each write is taken out of it.
@@ -31,7 +31,7 @@ pub(super) struct Writer {
 impl Writer {
     fn settle(&mut self, machine: &mut dyn Machine) {
         for written in self.take() {
-            machine.write_text(self.text, &written, self.process);
+            machine.write_text(self.text, &written, self.by);
         }
     }
 
@@ -77,7 +77,8 @@ impl Run {
         let given = reopen(&file, access).map_err(Errno::from)?;
         if access != Access::Read {
             let before = (text.is_binary || !before.is_empty()).then_some(before);
-            self.watch_writer(text, target.process(), file, before)?;
+            let by = machine::Writer { process: target.process(), thread: n.thread };
+            self.watch_writer(text, by, file, before)?;
         }
         drop(machine);
         self.listener.add_fd(n, given.as_fd(), how)
@@ -90,11 +91,11 @@ impl Run {
         }
     }
 
-    /// Whether a write of a process has not returned yet, so that it makes no call.
-    pub(super) fn is_held(&self, process: u32) -> bool {
+    /// Whether a write of a thread has not returned yet, so that it makes no call.
+    pub(super) fn is_held(&self, thread: u32) -> bool {
         self.settle_texts();
         self.writers_are_held.load(Ordering::Acquire)
-            && self.machine().held_writers().contains(&process)
+            && self.machine().held_writers().contains(&thread)
     }
 }
 
@@ -103,13 +104,13 @@ impl Shared {
     fn watch_writer(
         &self,
         text: Text,
-        process: u32,
+        by: machine::Writer,
         file: OwnedFd,
         before: Option<Vec<u8>>,
     ) -> io::Result<()> {
         let inode = Inode::of(&memory::stat(file.as_raw_fd())?);
         self.releases.watch_text(&file, inode)?;
-        self.writers().push(Writer { text, process, file, inode, before });
+        self.writers().push(Writer { text, by, file, inode, before });
         Ok(())
     }
 
@@ -232,7 +233,8 @@ mod tests {
         let shared = Shared::new(Box::new(kernel)).unwrap();
         let file = text_file(b"").unwrap();
         let mut writer = fs::File::from(reopen(&file, Access::Write).unwrap());
-        shared.watch_writer(text.unwrap(), 0, file, None).unwrap();
+        let by = machine::Writer { process: 0, thread: 0 };
+        shared.watch_writer(text.unwrap(), by, file, None).unwrap();
         writer.write_all(b"nonsense").unwrap();
         shared
     }

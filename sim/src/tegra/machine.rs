@@ -7,7 +7,7 @@ use crate::client::Client;
 use crate::fault::Refusal;
 use crate::gpu::{USERMODE_SIZE, is_rung, take_token};
 use crate::log::Log;
-use crate::machine::{Answer, Doorbell, Entry, FileInfo, Machine, MapCall, Mapping, Text};
+use crate::machine::{Answer, Doorbell, Entry, FileInfo, Machine, MapCall, Mapping, Text, Writer};
 use crate::memory::{Inode, Memory};
 
 impl Machine for Kernel {
@@ -91,7 +91,7 @@ impl Machine for Kernel {
         Attribute::of(text).map(|attribute| self.devfreq.show(attribute)).unwrap_or_default()
     }
 
-    fn write_text(&mut self, text: Text, written: &[u8], _: u32) {
+    fn write_text(&mut self, text: Text, written: &[u8], _: Writer) {
         let written = String::from_utf8_lossy(written);
         // Each write is a value of its own.
         let written = written.lines().next_back().unwrap_or_default();

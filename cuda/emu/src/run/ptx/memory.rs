@@ -201,7 +201,8 @@ impl Warp<'_> {
         }
         let old = out[mask.trailing_zeros() as usize & 31];
         self.observe(state, mask, |_| EventKind::Atomic { old, shared: on_shared });
-        state.ordered = true;
+        // Who takes nothing from it learns of nobody.
+        state.ordered |= dst.is_some();
         if let Some(dst) = dst {
             self.turns.watches = true;
             self.write(*dst, &out, mask);

@@ -59,7 +59,8 @@ impl Warp<'_> {
     ) -> Result<(), Box<Mistake>> {
         let size = size_of_val(words) as u64;
         let target = self.private.locate(state, lane, Space::Global, to, size)?;
-        watch_write(self, state, lane, (to, size), false, None);
+        // Warps whose room is used up write to one place.
+        watch_write(self, state, lane, (to, size), true, None);
         for (at, word) in words.iter().enumerate() {
             self.private.put(state, lane, target, 4 * at as u64, 4, (*word).into());
         }

@@ -240,7 +240,8 @@ impl Warp<'_> {
         }
         let old = out[0][mask.trailing_zeros() as usize & 31];
         self.observe(state, mask, EventKind::Atomic { old, shared: on_shared });
-        state.ordered = true;
+        // Who takes nothing from it learns of nobody.
+        state.ordered |= to.is_some() || *done != crate::sass::TRUE;
         if let Some(to) = to {
             if *test {
                 let changed = std::array::from_fn(|lane| u64::from(changed >> lane & 1));
