@@ -286,7 +286,8 @@ fn memory_that_answers_slowly_keeps_nobody_waiting() {
     };
     let (calls, rounds) = (number(&slow.out, "calls: "), number(&worked.out, "longest of "));
     println!("{calls} slow calls beside {rounds} rounds of five");
-    assert!(rounds > calls, "{calls} slow calls beside {rounds} rounds of five");
+    // Who waited for each slow call would have made a fifth as many rounds.
+    assert!(2 * rounds > calls, "{calls} slow calls beside {rounds} rounds of five");
 }
 
 /// Makes more diagnostics than a socket holds, when it is told.

@@ -59,6 +59,16 @@ pub(crate) mod status {
 }
 
 /// Classes.
+/// A folder of this process's own. One that had its number may have left one.
+pub(crate) fn scratch(name: &str) -> std::path::PathBuf {
+    let folder = std::env::temp_dir().join(format!("nvabi-{name}-{}", std::process::id()));
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+    std::fs::create_dir(&folder).unwrap();
+    folder
+}
+
 pub(crate) const ROOT: u32 = 0x41;
 pub(crate) const DEVICE: u32 = 0x80;
 pub(crate) const SUBDEVICE: u32 = 0x2080;

@@ -11,6 +11,7 @@ use std::path::Path;
 use libc::{EINVAL, ELOOP, ENOENT, ENOTDIR, EPERM, EXDEV};
 
 use crate::client::errno;
+use crate::client::scratch;
 use crate::rules;
 
 /// What a file says that is opened with limits.
@@ -41,8 +42,7 @@ fn opened(folder: &fs::File, path: &str, limits: u64) -> Result<String, i32> {
 
 rules! {
     ways_out_of_simulated_folders_lead_to_real_files {
-        let folder = std::env::temp_dir().join(format!("nvabi-outside-{}", std::process::id()));
-        fs::create_dir(&folder).unwrap();
+        let folder = scratch("outside");
         fs::write(folder.join("file"), "real").unwrap();
         symlink("file", folder.join("link")).unwrap();
         for inside in ["/sys/module/nvidia", "/dev/nvidia-caps", "/proc/driver/nvidia/gpus"] {
@@ -135,7 +135,7 @@ rules! {
             assert_eq!(opened(folder, path, limits), expected.map(str::to_owned), "{path} {limits:#x}");
         }
         // Folders that look like the root of a machine have their own files.
-        let folder = std::env::temp_dir().join(format!("nvabi-root-{}", std::process::id()));
+        let folder = scratch("root");
         fs::create_dir_all(folder.join("sys/module/nvidia")).unwrap();
         fs::write(folder.join("sys/module/nvidia/version"), "another").unwrap();
         symlink(OsStr::from_bytes(b"/sys/module/nvidia/version"), folder.join("link")).unwrap();

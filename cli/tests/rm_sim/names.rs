@@ -350,8 +350,7 @@ rules! {
     }
 
     names_of_real_files_change {
-        let folder = std::env::temp_dir().join(format!("nvabi-names-{}", std::process::id()));
-        fs::create_dir(&folder).unwrap();
+        let folder = scratch("names");
         std::env::set_current_dir(&folder).unwrap();
         let open = fs::File::open(&folder).unwrap();
         let real = folder.to_str().unwrap();

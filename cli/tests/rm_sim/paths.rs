@@ -285,8 +285,7 @@ rules! {
     }
 
     links_to_simulated_files_are_followed {
-        let folder = std::env::temp_dir().join(format!("nvabi-links-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+        let folder = scratch("links");
         let at = |name: &str| folder.join(name).to_str().unwrap().to_owned();
         symlink("/dev/nvidia0", at("gpu")).unwrap();
         symlink("gpu", at("again")).unwrap();

@@ -7,20 +7,13 @@ use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::{AT_FDCWD, EEXIST, EFAULT, EINTR, ENAMETOOLONG, ENOENT, ENOTDIR, EPERM};
 
 use crate::client::*;
 use crate::rules;
-
-/// A folder of this process's own.
-fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("nvabi-{name}-{}", std::process::id()));
-    fs::create_dir(&folder).unwrap();
-    folder
-}
 
 /// What calls of each kind say of a path at an address.
 fn said(path: *const libc::c_char) -> Vec<i32> {
@@ -92,7 +85,7 @@ rules! {
     }
 
     files_are_found_from_far_away {
-        let top = folder("far");
+        let top = scratch("far");
         std::env::set_current_dir(&top).unwrap();
         let part = "x".repeat(250);
         for _ in 0..20 {
@@ -130,7 +123,7 @@ rules! {
     }
 
     links_of_processes_lead_to_their_files {
-        let top = folder("magic");
+        let top = scratch("magic");
         // A file without a name is reached through a simulated folder as well, whatever its link says.
         let mut file = fs::OpenOptions::new().read(true).write(true).create_new(true).open(top.join("file")).unwrap();
         file.write_all(b"text").unwrap();
@@ -194,7 +187,7 @@ rules! {
     }
 
     separators_follow_no_name_that_is_made_or_removed {
-        let top = folder("names");
+        let top = scratch("names");
         let at = |name: &str| CString::new(top.join(name).into_os_string().into_encoded_bytes()).unwrap();
         for (name, target) in [("none", "/sys/module/nvidia/none"), ("folder", "/sys/module/nvidia"), ("device", "/dev/nvidia0")] {
             symlink(target, top.join(name)).unwrap();
@@ -231,7 +224,7 @@ rules! {
     }
 
     sockets_have_real_names {
-        let top = folder("sockets");
+        let top = scratch("sockets");
         std::env::set_current_dir("/sys/module/nvidia").unwrap();
         for (number, place) in ["../../..", ""].into_iter().enumerate() {
             let path = format!("{place}{}/{number}", top.display());
@@ -247,7 +240,7 @@ rules! {
     }
 
     a_call_that_waits_is_ended_by_signals {
-        let top = folder("pipe");
+        let top = scratch("pipe");
         let pipe = CString::new(top.join("pipe").into_os_string().into_encoded_bytes()).unwrap();
         assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o644) }, 0);
         std::env::set_current_dir("/sys/module/nvidia").unwrap();
