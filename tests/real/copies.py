@@ -8,6 +8,7 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 import time
 
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -493,17 +494,23 @@ def graphs(_):
 
 
 def contexts(device):
-    """Each way to wait, with and without mapped host memory and kept local memory."""
+    """Each way to wait, with and without mapped host memory, kept local memory and dumps of the context."""
     before = made(ctypes.c_void_p, "cuCtxGetCurrent")
-    for flags in (1, 2, 4 | 8 | 16):
+    # CU_CTX_COREDUMP_ENABLE, _USER_COREDUMP_ENABLE since CUDA 12.1; the second is told as the first, with a pipe.
+    dumps = {0x20: 0x20, 0x40: 0x20} if made(ctypes.c_int, "cuDriverGetVersion").value >= 12010 else {}
+    for flags in (1, 2, 4 | 8 | 16, *dumps):
+        folder, back = tempfile.TemporaryDirectory(), os.getcwd()
+        os.chdir(folder.name)
         context = made(ctypes.c_void_p, "cuCtxCreate_v2", flags, device)
+        os.chdir(back)
         # Host memory is always mapped.
-        if made(ctypes.c_uint, "cuCtxGetFlags").value & ~8 != flags & ~8:
+        if made(ctypes.c_uint, "cuCtxGetFlags").value & ~8 != dumps.get(flags, flags) & ~8:
             sys.exit(f"a context of the flags {flags} has others")
         memory = device_memory(4097)
         call("cuMemcpyHtoD_v2", memory, fresh(4097), Size(4097))
         same(read(memory, 4097), fresh(4097), f"a context of the flags {flags}")
         call("cuCtxDestroy_v2", context)
+        folder.cleanup()
     if made(ctypes.c_void_p, "cuCtxGetCurrent").value != before.value:
         sys.exit("another context is current")
 

@@ -45,6 +45,7 @@ rules! {
         /// NV_PTIMER_GR_TICK_FREQ, and what is no register that is simulated.
         const TICK: u64 = 0x9480;
         const NOBODYS: u64 = 0x12_3450;
+        const ON_FAULTS: u64 = 0x41_88b0;
         let (client, _, subdevice) = Client::with_device();
         let read = |registers: &[u64], goes_on: u64, handles: [u64; 2]| {
             let one = Struct::new("NV2080_CTRL_GPU_REG_OP");
@@ -62,6 +63,17 @@ rules! {
                 (operation.get("regStatus"), operation.get("regValueLo"))
             });
             (status, answers.collect::<Vec<_>>())
+        };
+        let write = |register: u64, value: u64, mask: u64, of: [u64; 3]| {
+            let operation = Struct::new("NV2080_CTRL_GPU_REG_OP").with("regOp", 1).with("regType", of[2]);
+            let operation = operation.with("regValueLo", value).with("regAndNMaskLo", mask);
+            let mut operation = operation.with("regOffset", register);
+            let mut params = Struct::new("NV2080_CTRL_GPU_EXEC_REG_OPS_PARAMS")
+                .with("hClientTarget", of[0])
+                .with("hChannelTarget", of[1])
+                .with("regOpCount", 1)
+                .with("regOps", operation.bytes.as_mut_ptr() as u64);
+            client.control(subdevice, "NV2080_CTRL_CMD_GPU_EXEC_REG_OPS", &mut params)
         };
         let ask = |client: &Client, subdevice, fastest: u64| {
             let name = "NV2080_CTRL_CMD_TIMER_SET_GR_TICK_FREQ";
@@ -83,6 +95,12 @@ rules! {
         assert_eq!(read(&both, 1, [0, 0]), (OK, vec![(4, 0), (0, 5)]));
         assert_eq!(read(&[], 0, [0, 0]).0, INVALID_PARAM_STRUCT);
         assert_eq!(read(&[TICK], 0, [1, 0]).0, INVALID_PARAM_STRUCT);
+        // What faults do is kept, within the mask.
+        assert_eq!(read(&[ON_FAULTS], 0, [0, 0]), (OK, vec![(0, 0)]));
+        assert_eq!(write(ON_FAULTS, 0x31, 0xff, [0, 0, 0]), OK);
+        assert_eq!(write(ON_FAULTS, 0x5, 0xf, [0, 0, 0]), OK);
+        assert_eq!(read(&[ON_FAULTS], 0, [0, 0]), (OK, vec![(0, 0x35)]));
+        assert_eq!(write(TICK, 1, 1, [0, 0, 0]), INVALID_ARGUMENT);
     }
 
     a_gpu_that_drains_takes_nobody {

@@ -310,6 +310,7 @@ impl Driver {
         self.drop_channels();
         self.drop_reservations();
         self.drop_ticks();
+        self.drop_registers();
         self.end_accounts();
     }
 }

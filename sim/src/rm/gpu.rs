@@ -46,6 +46,8 @@ pub(super) struct Gpu {
     pub(super) reservation: Option<u32>,
     /// Clients and subdevices that ask for a clock of the shader cores that ticks as often as can be.
     pub(super) fast_ticks: BTreeSet<(u32, u32)>,
+    /// What programs wrote into registers: by client and channel of a context or none, and the register.
+    pub(super) registers: BTreeMap<((u32, u32), u32), u32>,
     /// What it is divided into.
     pub(super) instances: Instances,
     /// Entries of the profile's lists by the numbers of their indices.
@@ -97,6 +99,7 @@ impl Gpu {
             state,
             reservation,
             fast_ticks: BTreeSet::new(),
+            registers: BTreeMap::new(),
             accounts: Accounts::default(),
             meter: Meter::new(Instant::now()),
             instances,
@@ -352,6 +355,7 @@ impl Driver {
         own.state.retain(|name, _| !FORGOTTEN.contains(&name.as_str()));
         own.instances = Instances::default();
         own.accounts = Accounts::default();
+        own.registers.clear();
         own.unbinding.clear();
         own.was_started = false;
         self.has_other_entries = true;

@@ -24,9 +24,15 @@ const TICK_DEFAULT: u32 = 5;
 /// So many at once are looked at; what the driver takes has no bound of its own.
 const MOST: u32 = 1 << 12;
 
-/// NV2080_CTRL_GPU_REG_OP_READ_32, and of what: _TYPE_GLOBAL.
+/// What faults of shader cores do, which libcuda sets up where a context is to leave a dump of itself: it reads as 0 and
+/// keeps what is written. Hopper has it elsewhere.
+const ON_FAULTS: [u32; 2] = [0x41_88b0, 0x42_08b0];
+
+/// NV2080_CTRL_GPU_REG_OP_READ_32 and _WRITE_32, and of what: _TYPE_GLOBAL, or a channel's _TYPE_GR_CTX.
 const READ_32: u64 = 0;
+const WRITE_32: u64 = 1;
 const GLOBAL: u64 = 0;
+const OF_CONTEXT: u64 = 1;
 /// NV2080_CTRL_GPU_REG_OP_STATUS_INVALID_OFFSET.
 const INVALID_OFFSET: u32 = 4;
 
@@ -50,22 +56,38 @@ fn operations(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> 
     let address = |at: usize| list.wrapping_add((at * size) as u64);
     let read = |at: usize| driver.read(client, OPERATION, address(at), size);
     let mut all = (0..count as usize).map(read).collect::<std::result::Result<Vec<_>, _>>()?;
+    let context = (params.word("hClientTarget")?, params.word("hChannelTarget")?);
+    let mut kept = driver.gpus[gpu].registers.clone();
     let mut unknown = None;
     for (at, operation) in all.iter_mut().enumerate() {
         let register = operation.word("regOffset")?;
-        let is_read = (operation.get("regOp")?, operation.get("regType")?) == (READ_32, GLOBAL);
-        let value = driver.in_register(gpu, register).filter(|_| is_read);
+        let (how, of) = (operation.get("regOp")?, operation.get("regType")?);
+        let key = (if of == OF_CONTEXT { context } else { (0, 0) }, register);
+        let value = match (how, of) {
+            (READ_32, GLOBAL) if register == TICK => Some(driver.tick(gpu)),
+            (READ_32, GLOBAL | OF_CONTEXT) if ON_FAULTS.contains(&register) => {
+                Some(kept.get(&key).copied().unwrap_or(0))
+            }
+            (WRITE_32, GLOBAL | OF_CONTEXT) if ON_FAULTS.contains(&register) => {
+                let (value, mask) =
+                    (operation.word("regValueLo")?, operation.word("regAndNMaskLo")?);
+                let before = kept.get(&key).copied().unwrap_or(0);
+                kept.insert(key, before & !mask | value);
+                Some(value)
+            }
+            _ => None,
+        };
         operation.set("regStatus", if value.is_some() { 0 } else { INVALID_OFFSET })?;
         match value {
             Some(value) => operation.set("regValueLo", value)?,
             None => {
-                unknown.get_or_insert((at, register));
+                unknown.get_or_insert((at, register, how, of));
             }
         }
     }
     // All of them are done, or none: then the first that cannot be has its status.
     let told = match unknown {
-        Some((first, _)) if !goes_on => first..first + 1,
+        Some((first, ..)) if !goes_on => first..first + 1,
         _ => 0..all.len(),
     };
     for at in told {
@@ -73,8 +95,13 @@ fn operations(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> 
             return Err(Status::INVALID_ADDRESS.into());
         }
     }
-    let Some((_, register)) = unknown else { return Ok(()) };
-    let what = format!("register {register:#x} of NV2080_CTRL_CMD_GPU_EXEC_REG_OPS");
+    if unknown.is_none() || goes_on {
+        driver.gpus[gpu].registers = kept;
+    }
+    let Some((_, register, how, of)) = unknown else { return Ok(()) };
+    let what = format!(
+        "register {register:#x} of NV2080_CTRL_CMD_GPU_EXEC_REG_OPS (operation {how}, type {of})"
+    );
     if !goes_on {
         return Err(Failed::NotSimulated(Status::INVALID_ARGUMENT, what));
     }
@@ -94,12 +121,18 @@ fn tick(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result
 }
 
 impl Driver {
-    /// What is in a register; nothing where that is not simulated.
-    fn in_register(&self, gpu: usize, register: u32) -> Option<u32> {
-        match register {
-            TICK if self.gpus[gpu].fast_ticks.is_empty() => Some(TICK_DEFAULT),
-            TICK => Some(TICK_MAX),
-            _ => None,
+    /// NV_PTIMER_GR_TICK_FREQ.
+    fn tick(&self, gpu: usize) -> u32 {
+        if self.gpus[gpu].fast_ticks.is_empty() { TICK_DEFAULT } else { TICK_MAX }
+    }
+
+    /// Contexts' registers end with their channels.
+    pub(in crate::rm) fn drop_registers(&mut self) {
+        for gpu in &mut self.gpus {
+            gpu.registers.retain(|((client, channel), _), _| {
+                let found = self.server.find(*client).and_then(|client| client.object(*channel));
+                *client == 0 || found.is_ok()
+            });
         }
     }
 
