@@ -339,13 +339,14 @@ rules! {
             |word: u32| [incrementing(0, 1), compute, incrementing(0x158, 5), 1, 0, low, high, word];
         let one_word = 1 << 28;
         let trap = 3;
-        let told: [(u64, &[u32]); 6] = [
+        let told: [(u64, &[u32]); 7] = [
             (GRAPHICS, &host),
             (COPIES, &copies),
             (GRAPHICS, &as_report(one_word | 1 << 20)),
             (GRAPHICS, &as_semaphore(1 << 3 | 1 << 2)),
             (GRAPHICS, &as_report(trap)),
             (GRAPHICS, &as_semaphore(trap)),
+            (GRAPHICS, &[incrementing(0, 1), compute, incrementing(0x104, 3), high, low, 1]),
         ];
         let files = [HOST, COPIES, GRAPHICS].map(|index| {
             let fd = file_of(&other);
@@ -449,10 +450,58 @@ rules! {
         assert_eq!(rig.error(), MMU_FAULT);
     }
 
-    a_class_that_the_card_has_not_ends_the_channel {
+    what_is_undefined_ends_the_channel {
         let mut rig = Rig::new();
-        rig.submit(&[incrementing(0, 1), 0x12b5, incrementing(LAUNCH, 1), COPY_LINEAR]);
-        assert_eq!(rig.error(), PBDMA);
+        let (copy, is_ampere) = (class(&rig.classes, COPY), [0xc6c0, 0xc7c0].contains(&rig.compute_class()));
+        let compute = rig.compute_class();
+        let mut wrong = vec![
+            // A class that the card has not, though no method follows; methods of copies and of the host.
+            (vec![incrementing(0, 1), 0x12b5], EXCEPTION),
+            (vec![incrementing(0, 1), copy, incrementing(0x250, 1), 1], EXCEPTION),
+            (vec![incrementing(0, 1), copy, incrementing(0x1110, 1), 1], EXCEPTION),
+            (vec![incrementing(0xf0, 1), 1], PBDMA),
+        ];
+        if is_ampere {
+            wrong.push((vec![incrementing(0, 1), compute, incrementing(0x7ac, 1), 1], EXCEPTION));
+        }
+        for (words, error) in wrong {
+            rig.submit(&words);
+            assert_eq!(rig.error(), error, "{words:x?}");
+            rig = Rig::new();
+        }
+        rig.submit(&[incrementing(0, 1), copy, incrementing(0x1114, 1), 1]);
+        assert!(rig.works());
+    }
+
+    older_headers_and_masks_are_carried_out {
+        let mut rig = Rig::new();
+        let at = BASE + TO;
+        let place = [(at >> 32) as u32, at as u32];
+        let release = 2 | 1 << 24;
+        // Incrementing with the older fields: SEMAPHOREA to D.
+        rig.submit(&[4 << 18 | 4 << 13 | 0x10, place[0], place[1], 7, release]);
+        assert!(rig.waits_for(|rig| rig.word(TO).load(Ordering::Acquire) == 7));
+        // And not incrementing: SEMAPHORED again.
+        let again = 2 << 29 | 1 << 18 | 4 << 13 | 0x1c;
+        rig.word(TO).store(0, Ordering::Release);
+        rig.submit(&[again, release]);
+        assert!(rig.waits_for(|rig| rig.word(TO).load(Ordering::Acquire) == 7));
+        // For the second GPU alone; then for what was stored, which is the first.
+        rig.word(TO).store(0, Ordering::Release);
+        let [set, store, used] = [1 << 16 | 2 << 4, 2 << 16 | 1 << 4, 3 << 16];
+        rig.submit(&[set, store, again, release, incrementing(0xf0, 1), 1, used]);
+        assert!(rig.works());
+        rig.submit(&[set, again, release, used, incrementing(0x18, 1), 9, again, release]);
+        assert!(rig.waits_for(|rig| rig.word(TO).load(Ordering::Acquire) == 9));
+    }
+
+    a_notification_is_written {
+        let mut rig = Rig::new();
+        let (compute, at) = (rig.compute_class(), BASE + TO);
+        rig.word(TO + 12).store(!0, Ordering::Release);
+        rig.submit(&[incrementing(0, 1), compute, incrementing(0x104, 3), (at >> 32) as u32, at as u32, 1]);
+        assert!(rig.waits_for(|rig| rig.word(TO + 12).load(Ordering::Acquire) == 0));
+        assert!(rig.word(TO).load(Ordering::Acquire) != 0, "its time");
     }
 
     a_launch_in_the_stream_is_refused {

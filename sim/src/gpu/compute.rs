@@ -17,6 +17,11 @@ const INLINE_QMD: u32 = 0x320;
 const INLINE_QMD_LAST: [u32; 2] = [INLINE_QMD + 63 * 4, INLINE_QMD + 95 * 4];
 const INLINE_IS_LONG: u32 = 1 << 30;
 
+/// A notification: where it goes, and that it goes there now, with an interrupt or without.
+const SET_NOTIFY_A: u32 = 0x104;
+const NOTIFY: u32 = 0x10c;
+const NOTIFY_AWAKENS: u32 = 1;
+
 /// Where textures have their samplers and headers: address, and number of the last.
 const SET_TEX_SAMPLER_POOL_A: u32 = 0x155c;
 const SET_TEX_HEADER_POOL_A: u32 = 0x1574;
@@ -28,6 +33,27 @@ const TRAP: u32 = 3;
 
 /// Largest piece of data that comes in a stream: a pushbuffer holds no more.
 const MAX_INLINE: u64 = 8 << 20;
+
+/// The methods of AMPERE_COMPUTE_A and _B, first and last of each row (`clc6c0.h`, `clc7c0.h`). Other classes' headers
+/// show no methods, or a part of them: of those everything up to [`END`] is taken.
+const AMPERE: [u32; 2] = [0xc6c0, 0xc7c0];
+#[rustfmt::skip]
+const AMPERE_METHODS: [(u32, u32); 39] = [
+    (0x100, 0x124), (0x130, 0x168), (0x180, 0x1b4), (0x1dc, 0x208), (0x210, 0x23c), (0x244, 0x268),
+    (0x270, 0x270), (0x280, 0x288), (0x290, 0x290), (0x298, 0x2a8), (0x2b0, 0x2c0), (0x2cc, 0x2cc),
+    (0x2e4, 0x2ec), (0x310, 0x310), (0x318, 0x41c), (0x500, 0x53c), (0x550, 0x574), (0x790, 0x794),
+    (0x7b0, 0x7b4), (0x7fc, 0x7fc), (0xd94, 0xd94), (0xda0, 0xddc), (0xde4, 0xde4), (0xdec, 0xdec),
+    (0x1288, 0x1288), (0x12a8, 0x12a8), (0x1330, 0x1338), (0x1424, 0x1424), (0x1528, 0x1528),
+    (0x1550, 0x1564), (0x1574, 0x157c), (0x1698, 0x1698), (0x1944, 0x1944), (0x1a2c, 0x1a3c),
+    (0x1b00, 0x1b0c), (0x25f8, 0x25fc), (0x2608, 0x2608), (0x32f4, 0x33ec), (0x3400, 0x3ffc),
+];
+
+fn is_defined(class: u32, method: u32) -> bool {
+    if AMPERE.contains(&class) {
+        return AMPERE_METHODS.iter().any(|(first, last)| (*first..=*last).contains(&method));
+    }
+    method < END
+}
 
 /// The engine: what its methods were given, and the data that is coming.
 #[derive(Debug, Default)]
@@ -75,12 +101,14 @@ impl Compute {
         if self.is_running() {
             return self.launches.go_on(bus, &self.object(class));
         }
-        if method >= END {
-            return Err(Fault::Commands(format!("compute method {method:#06x}")));
+        if !is_defined(class, method) {
+            let text = format!("class {class:#06x} has no method {method:#06x}");
+            return Err(Fault::Method(text));
         }
         self.values.resize(END as usize / 4, 0);
         self.values[method as usize / 4] = data;
         match method {
+            NOTIFY => self.notify(bus, data)?,
             REPORT_SEMAPHORE_EXECUTE => return self.semaphore(bus, data),
             LAUNCH_DMA => self.begin_inline(bus, data)?,
             LOAD_INLINE_DATA => self.load_inline(bus, data)?,
@@ -178,6 +206,17 @@ impl Compute {
         }
         // LAUNCH_DMA_INTERRUPT_TYPE.
         if launch >> 8 & 3 == 1 {
+            bus.interrupts.insert(Interrupt::Graphics);
+        }
+        Ok(())
+    }
+
+    /// NOTIFY: the time, and that it went well (NvNotification of `nvgputypes.h`).
+    fn notify(&self, bus: &mut Bus<'_>, how: u32) -> Outcome<()> {
+        let mut notification = [0; 16];
+        notification[..8].copy_from_slice(&bus.time().to_le_bytes());
+        bus.write(self.address(SET_NOTIFY_A), &notification)?;
+        if how == NOTIFY_AWAKENS {
             bus.interrupts.insert(Interrupt::Graphics);
         }
         Ok(())

@@ -7,8 +7,10 @@ use super::surface::{Layout, Surface};
 use nvabi::tegra::class::copy::*;
 use nvabi_emu::Blocks;
 
-/// Behind the last method.
+/// Behind the last method that is kept.
 const END: u32 = 0x800;
+/// PM_TRIGGER_END, which is behind it.
+const PM_TRIGGER_END: u32 = 0x1114;
 
 /// A surface of blocks: SET_DST_BLOCK_SIZE and what follows it, and the same of the source.
 const DST_BLOCKS: u32 = 0x70c;
@@ -28,6 +30,28 @@ const DST_PITCH: u32 = 1 << 8;
 /// Bytes that are moved at once, and pixels.
 const CHUNK: u64 = 1 << 18;
 const PIXELS: u64 = 1 << 12;
+
+/// Whether a class has a method: the union of the classes' headers up to its own (`cla0b5.h` to `clcab5.h`). Those of
+/// Hopper and newer show a part of what the classes have, and what is older is in them.
+fn is_defined(class: u32, method: u32) -> bool {
+    const VOLTA: u32 = 0xc3b5;
+    const AMPERE_B: u32 = 0xc7b5;
+    const HOPPER: u32 = 0xc8b5;
+    const BLACKWELL_B: u32 = 0xcab5;
+    if method & 3 != 0 {
+        return false;
+    }
+    let first = match method {
+        0x100 | 0x140 | 0x240..=0x248 | 0x254..=0x264 | LAUNCH_DMA | 0x400..=0x41c => 0,
+        0x700..=0x720 | 0x728..=0x73c | PM_TRIGGER_END => 0,
+        SRC_ORIGIN..=0x750 => VOLTA,
+        0x21c..=0x224 | 0x24c => AMPERE_B,
+        0x500 | 0x514 | 0x518 | 0x530..=0x53c | 0x6fc => HOPPER,
+        0x754 => BLACKWELL_B,
+        _ => return false,
+    };
+    class >= first
+}
 
 /// The engine: what its methods were given, and the copy that is under way.
 #[derive(Debug, Default)]
@@ -66,12 +90,21 @@ impl Copy {
         self.job = None;
     }
 
-    pub(super) fn call(&mut self, bus: &mut Bus<'_>, method: u32, data: u32) -> Outcome {
+    pub(super) fn call(
+        &mut self,
+        bus: &mut Bus<'_>,
+        class: u32,
+        method: u32,
+        data: u32,
+    ) -> Outcome {
         if method == LAUNCH_DMA {
             return self.launch(bus, data);
         }
+        if !is_defined(class, method) {
+            let text = format!("copy class {class:#06x} has no method {method:#06x}");
+            return Err(Fault::Method(text));
+        }
         if method >= END {
-            bus.notes.push(("unknown-method", format!("copy method {method:#06x} is unknown")));
             return Ok(Step::Done);
         }
         if self.values.is_empty() {

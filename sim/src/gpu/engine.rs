@@ -69,6 +69,9 @@ pub(crate) struct Engine {
     words: Vec<u32>,
     at: usize,
     header: Option<Header>,
+    /// Bits 56:40 of where pushbuffers are, on Hopper and newer.
+    base: u64,
+    masks: Masks,
     classes: [u32; SUBCHANNELS],
     host: Host,
     copy: Copy,
@@ -82,6 +85,39 @@ struct Header {
     subchannel: usize,
     left: u32,
     step: Increment,
+}
+
+/// Which GPUs of a group methods are for: this one is the first. What is in use, and what is stored for later.
+#[derive(Debug, Clone, Copy)]
+struct Masks {
+    used: u32,
+    stored: u32,
+}
+
+impl Default for Masks {
+    fn default() -> Self {
+        Self { used: Self::ALL, stored: Self::ALL }
+    }
+}
+
+impl Masks {
+    const ALL: u32 = 0xfff;
+
+    /// SET_SUB_DEV_MASK, STORE_SUB_DEV_MASK, USE_SUB_DEV_MASK; whether it is one of them.
+    fn take(&mut self, word: u32) -> bool {
+        let mask = word >> 4 & Self::ALL;
+        match word >> 16 {
+            1 => self.used = mask,
+            2 => self.stored = mask,
+            3 => self.used = self.stored,
+            _ => return false,
+        }
+        true
+    }
+
+    fn are_for_this(&self) -> bool {
+        self.used & 1 != 0
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,6 +152,8 @@ pub(crate) enum Fault {
     Memory { at: u64, is_write: bool },
     /// What a pushbuffer says makes no sense.
     Commands(String),
+    /// An engine's class has no such method.
+    Method(String),
     /// It makes sense and this GPU does not play it.
     Unsupported(String),
     /// A kernel went wrong.
@@ -143,7 +181,7 @@ impl Fault {
         match self {
             Self::Memory { .. } => Some(Trap::Address),
             Self::Kernel { trap, .. } => Some(*trap),
-            Self::Commands(_) | Self::Unsupported(_) => None,
+            Self::Commands(_) | Self::Method(_) | Self::Unsupported(_) => None,
         }
     }
 
@@ -155,6 +193,7 @@ impl Fault {
                 ("mmu-fault", format!("cannot {verb} {at:#x}"))
             }
             Self::Commands(text) => ("bad-commands", text.clone()),
+            Self::Method(text) => ("bad-method", text.clone()),
             Self::Unsupported(text) => ("not-executed", text.clone()),
             Self::Kernel { text, .. } => ("kernel-error", text.clone()),
         }
@@ -450,19 +489,34 @@ impl Engine {
         let entry = bus.load64(ring.address.wrapping_add(u64::from(self.get) * ENTRY))?;
         let length = (entry >> 42) as usize & 0x1f_ffff;
         if length == 0 {
-            // A control entry: its opcode says no more than that there is nothing, or that it is
-            // illegal.
-            if entry >> 32 & 0xff == 1 {
-                return Err(Fault::Commands("illegal gpfifo entry".to_owned()));
-            }
+            self.control(entry)?;
             self.finish(ring);
             return Ok(true);
         }
         let mut bytes = vec![0; length * 4];
-        bus.read(entry & 0xff_ffff_fffc, &mut bytes)?;
+        bus.read(self.base | entry & 0xff_ffff_fffc, &mut bytes)?;
         let word = |bytes: &[u8]| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         self.words = bytes.chunks_exact(4).map(word).collect();
         Ok(true)
+    }
+
+    /// An entry that is no pushbuffer.
+    fn control(&mut self, entry: u64) -> Outcome<()> {
+        /// NVC86F_GP_ENTRY1_OPCODE: _GP_CRC and _PB_CRC check what nobody looks at here.
+        const NOP: u64 = 0;
+        const GP_CRC: u64 = 2;
+        const PB_CRC: u64 = 3;
+        const SET_PB_SEGMENT_EXTENDED_BASE: u64 = 4;
+        match entry >> 32 & 0xff {
+            NOP | GP_CRC | PB_CRC => {}
+            SET_PB_SEGMENT_EXTENDED_BASE if self.host.is_wide() => {
+                self.base = (entry >> 8 & 0x1_ffff) << 40;
+            }
+            opcode => {
+                return Err(Fault::Commands(format!("illegal gpfifo entry of opcode {opcode}")));
+            }
+        }
+        Ok(())
     }
 
     /// A pushbuffer is done: the client may use its entry again.
@@ -498,33 +552,39 @@ impl Engine {
     }
 
     fn begin(&mut self, bus: &mut Bus<'_>, ring: &Ring<'_>, word: u32) -> Outcome {
-        let method = (word & 0xfff) << 2;
+        /// NVC56F_DMA_SEC_OP; those of group 0 and 2 have the older fields of addresses and counts.
+        const GROUP_0: u32 = 0;
+        const INCREMENTING: u32 = 1;
+        const GROUP_2: u32 = 2;
+        const NON_INCREMENTING: u32 = 3;
+        const IMMEDIATE: u32 = 4;
+        const ONE_INCREMENT: u32 = 5;
+        const END_SEGMENT: u32 = 7;
         let subchannel = (word >> 13 & 7) as usize;
-        let count = word >> 16 & 0x1fff;
-        let step = match word >> 29 {
-            1 => Increment::Always,
-            3 => Increment::Never,
-            5 => Increment::Once,
-            4 => {
+        let (method, count) = ((word & 0xfff) << 2, word >> 16 & 0x1fff);
+        let (old_method, old_count) = (word & 0x1ffc, word >> 18 & 0x7ff);
+        let is_method = word >> 16 & 3 == 0;
+        let (method, left, step) = match word >> 29 {
+            INCREMENTING => (method, count, Increment::Always),
+            NON_INCREMENTING => (method, count, Increment::Never),
+            ONE_INCREMENT => (method, count, Increment::Once),
+            GROUP_0 if is_method => (old_method, old_count, Increment::Always),
+            GROUP_2 if is_method => (old_method, old_count, Increment::Never),
+            GROUP_0 if self.masks.take(word) => (0, 0, Increment::Never),
+            IMMEDIATE => {
                 if self.call(bus, ring, subchannel, method, count)? == Step::Again {
                     return Ok(Step::Again);
                 }
-                self.at += 1;
-                return Ok(Step::Done);
+                (0, 0, Increment::Never)
             }
-            7 => {
+            END_SEGMENT => {
                 self.at = self.words.len();
-                return Ok(Step::Done);
-            }
-            // No operation, or something about the GPUs of a group: there is one.
-            0 if word == 0 || word >> 16 & 3 != 0 => {
-                self.at += 1;
                 return Ok(Step::Done);
             }
             _ => return Err(Fault::Commands(format!("illegal method header {word:#010x}"))),
         };
         self.at += 1;
-        self.header = (count > 0).then_some(Header { method, subchannel, left: count, step });
+        self.header = (left > 0).then_some(Header { method, subchannel, left, step });
         Ok(Step::Done)
     }
 
@@ -537,9 +597,11 @@ impl Engine {
         method: u32,
         data: u32,
     ) -> Outcome {
-        if method == host::SET_OBJECT {
-            self.classes[subchannel] = data & 0xffff;
+        if !self.masks.are_for_this() {
             return Ok(Step::Done);
+        }
+        if method == host::SET_OBJECT {
+            return self.set_object(ring, subchannel, data);
         }
         if method < 0x100 {
             return self.host.call(bus, method, data);
@@ -551,7 +613,7 @@ impl Engine {
             )));
         }
         match (ring.engine_of)(class) {
-            Some(EngineKind::Copy) => self.copy.call(bus, method, data),
+            Some(EngineKind::Copy) => self.copy.call(bus, class, method, data),
             Some(EngineKind::Compute) => self.compute.call(bus, class, method, data),
             None => Err(Fault::Commands(format!(
                 "method {method:#06x} of class {class:#06x}, which the channel has no object of"
@@ -564,5 +626,17 @@ impl Engine {
                 Ok(Step::Done)
             }
         }
+    }
+
+    /// An engine takes classes that the card has, and the driver those of software.
+    fn set_object(&mut self, ring: &Ring<'_>, subchannel: usize, data: u32) -> Outcome {
+        /// NVC56F_SET_OBJECT_ENGINE_SW.
+        const SOFTWARE: u32 = 0x1f;
+        let class = data & 0xffff;
+        if class != 0 && data >> 16 & 0x1f != SOFTWARE && (ring.engine_of)(class).is_none() {
+            return Err(Fault::Method(format!("the card has no class {class:#06x}")));
+        }
+        self.classes[subchannel] = class;
+        Ok(Step::Done)
     }
 }

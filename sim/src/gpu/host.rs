@@ -1,8 +1,11 @@
 //! Methods of the host: semaphores, and waiting for the engines, which are never behind.
-//! (`clc56f.h`; class 0xC76F has the same.)
+//! (`clc56f.h`; class 0xC76F has the same, and the headers of Hopper's and newer ones show a part of it.)
 
 use super::engine::{Bus, Fault, Interrupt, Outcome, Step};
 use nvabi::tegra::class::host::*;
+
+/// Compares what a pushbuffer's check is with what it should be (`clc46f.h`).
+const CRC_CHECK: u32 = 0x7c;
 
 /// What the methods before have said.
 #[derive(Debug, Default)]
@@ -13,6 +16,8 @@ pub(super) struct Host {
     payload: [u32; 2],
     /// Whether semaphores have 57 bits of an address, as Hopper's and newer ones, or 40.
     is_wide: bool,
+    /// Whether it has CRC_CHECK, as Turing's and older ones.
+    has_crc: bool,
 }
 
 impl Host {
@@ -20,7 +25,14 @@ impl Host {
     pub(super) fn of_class(class: u32) -> Self {
         /// HOPPER_CHANNEL_GPFIFO_A.
         const HOPPER: u32 = 0xc86f;
-        Self { is_wide: class >= HOPPER, ..Self::default() }
+        /// TURING_CHANNEL_GPFIFO_A.
+        const TURING: u32 = 0xc46f;
+        Self { is_wide: class >= HOPPER, has_crc: class <= TURING, ..Self::default() }
+    }
+
+    /// Whether addresses have more than 40 bits.
+    pub(super) fn is_wide(&self) -> bool {
+        self.is_wide
     }
 
     pub(super) fn call(&mut self, bus: &mut Bus<'_>, method: u32, data: u32) -> Outcome {
@@ -41,10 +53,8 @@ impl Host {
             }
             NOP | FB_FLUSH | MEM_OP_A..=MEM_OP_D => {}
             SET_REFERENCE | WFI | YIELD | CLEAR_FAULTED => {}
-            _ => {
-                let text = format!("host method {method:#04x} is unknown");
-                bus.notes.push(("unknown-method", text));
-            }
+            CRC_CHECK if self.has_crc => {}
+            _ => return Err(Fault::Commands(format!("the host has no method {method:#04x}"))),
         }
         Ok(Step::Done)
     }

@@ -151,7 +151,7 @@ fn pushbuffers_of_any_kind_end_in_a_fault_or_are_carried_out() {
     let rounds = std::env::var(ROUNDS).map_or(FEW, |text| text.parse().unwrap());
     let (mut random, clock) = (Random(rounds), Clock::new());
     let mut space = Flat(vec![0; SIZE]);
-    let (mut done, mut waiting, mut faults) = (0, 0, [0; 4]);
+    let (mut done, mut waiting, mut faults) = (0, 0, [0; 5]);
     for _ in 0..rounds {
         let mut engine = Engine::of_class(0xc56f);
         let filled = fill(&mut random, &mut space);
@@ -179,7 +179,8 @@ fn pushbuffers_of_any_kind_end_in_a_fault_or_are_carried_out() {
             Some(Fault::Memory { .. }) => faults[0] += 1,
             Some(Fault::Commands(_)) => faults[1] += 1,
             Some(Fault::Unsupported(_)) => faults[2] += 1,
-            Some(Fault::Kernel { .. }) => faults[3] += 1,
+            Some(Fault::Method(_)) => faults[3] += 1,
+            Some(Fault::Kernel { .. }) => faults[4] += 1,
             None if engine.is_busy() => waiting += 1,
             None => done += 1,
         }
@@ -188,6 +189,6 @@ fn pushbuffers_of_any_kind_end_in_a_fault_or_are_carried_out() {
     }
     println!("{rounds} rounds: {done} done, {waiting} wait, faults {faults:?}");
     // All ends are there, so that it is what it says; no kernel runs here.
-    assert!(done > 0 && waiting > 0 && faults[..3].iter().all(|count| *count > 0), "{faults:?}");
-    assert_eq!(faults[3], 0);
+    assert!(done > 0 && waiting > 0 && faults[..4].iter().all(|count| *count > 0), "{faults:?}");
+    assert_eq!(faults[4], 0);
 }

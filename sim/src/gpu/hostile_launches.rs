@@ -147,7 +147,7 @@ fn launch_anything() {
         };
         match ended {
             Some(Some(Fault::Memory { .. })) => faults[0] += 1,
-            Some(Some(Fault::Commands(_))) => faults[1] += 1,
+            Some(Some(Fault::Commands(_) | Fault::Method(_))) => faults[1] += 1,
             Some(Some(Fault::Unsupported(_))) => faults[2] += 1,
             Some(Some(Fault::Kernel { .. })) => faults[3] += 1,
             Some(None) => done += 1,

@@ -159,7 +159,9 @@ impl Kernel {
             _ if fault.trap() == Some(Trap::Address) => NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT,
             Fault::Commands(_) => NVGPU_CHANNEL_PBDMA_ERROR,
             Fault::Unsupported(_) => NVGPU_CHANNEL_GR_ERROR_SW_NOTIFY,
-            Fault::Memory { .. } | Fault::Kernel { .. } => NVGPU_CHANNEL_GR_EXCEPTION,
+            Fault::Method(_) | Fault::Memory { .. } | Fault::Kernel { .. } => {
+                NVGPU_CHANNEL_GR_EXCEPTION
+            }
         };
         let (code, text) = fault.note();
         self.log.diagnose(process, code, format!("channel {chid}: {text}"));

@@ -872,15 +872,17 @@ reported! {
         assert_eq!(gpu.error(), (32, 0xffff), "PBDMA_ERROR");
     } gives "bad-commands"
 
-    unknown_methods_are_told_and_not_fatal {
+    undefined_methods_of_the_host_end_the_channel {
         let mut gpu = Gpu::new();
-        let memory = gpu.memory(4096);
-        let mut words = method(0, 0xF0, &[1]);
-        words.extend(semaphore(memory.at, 5, 1));
-        gpu.submit(&words);
-        gpu.wait();
-        assert_eq!(memory.cpu.read(0), 5);
-    } gives "unknown-method"
+        gpu.submit(&method(0, 0xF0, &[1]));
+        assert_eq!(gpu.error(), (32, 0xffff), "PBDMA_ERROR");
+    } gives "bad-commands"
+
+    undefined_methods_of_copies_end_the_channel {
+        let mut gpu = Gpu::new();
+        gpu.submit(&[method(4, 0, &[0xC7B5]), method(4, 0x250, &[1])].concat());
+        assert_eq!(gpu.error(), (13, 0xffff), "GR_EXCEPTION");
+    } gives "bad-method"
 
     mapping_in_a_window_of_the_shaders {
         let mut gpu = Gpu::new();
