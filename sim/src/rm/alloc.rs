@@ -31,6 +31,8 @@ pub(super) const VIRTUAL_MEMORY: u32 = 0x50a0;
 /// AMPERE_SMC_PARTITION_REF, AMPERE_SMC_EXEC_PARTITION_REF.
 const GPU_INSTANCE: u32 = 0xc637;
 const COMPUTE_INSTANCE: u32 = 0xc638;
+/// NV50_P2P.
+const PEERS: u32 = 0x503b;
 const DEVICE: u32 = 0x0080;
 const SUBDEVICE: u32 = 0x2080;
 
@@ -42,7 +44,7 @@ const MAX_SUBDEVICES: u64 = 8;
 /// Which objects may be right above one of a class (R/resource_list.h).
 fn is_parent(class: u32, parent: &ObjectKind) -> bool {
     match class {
-        DEVICE => *parent == ObjectKind::Root,
+        DEVICE | PEERS => *parent == ObjectKind::Root,
         SUBDEVICE | SYSTEM_MEMORY | SPACE | WINDOW | VIRTUAL_MEMORY | GROUP => {
             matches!(parent, ObjectKind::Device(_))
         }
@@ -71,6 +73,7 @@ fn is_simulated(class: u32) -> bool {
         CONTEXT_SHARE,
         GPU_INSTANCE,
         COMPUTE_INSTANCE,
+        PEERS,
     ];
     others.contains(&class) || EVENTS.contains(&class)
 }
@@ -171,6 +174,7 @@ impl Driver {
                 match class {
                     GPU_INSTANCE => self.choose_instance(caller, &above, params)?,
                     COMPUTE_INSTANCE => self.choose_compute(caller, &above, params)?,
+                    PEERS => self.peers(handle, params)?,
                     SPACE => Self::address_space(&above, params)?,
                     WINDOW => self.window(handle, parent, params)?,
                     VIRTUAL_MEMORY => self.address_range(handle, parent, params)?,

@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use super::Driver;
+use super::control::peers::Way;
 use super::failed::Result;
 use super::frontend::Caller;
 use super::interface::Params;
 use super::managed::is_range;
-use super::memory::PAGE;
+use super::memory::{Of, PAGE};
 use super::residence::Residence;
 use super::server::ObjectKind;
 use super::space::{Held, Space};
@@ -184,6 +185,15 @@ impl Driver {
         if offset % PAGE != 0 || offset.checked_add(length).is_none_or(|end| end > buffer.size) {
             return Err(Status::INVALID_OFFSET.into());
         }
+        // `set_ext_gpu_map_location`: what another GPU has is seen by its peers.
+        if buffer.of == Of::Video {
+            let uvm = self.uvm_space(caller)?;
+            let is_seen =
+                |gpu: usize| gpu == buffer.gpu || uvm.residence.are_peers(gpu, buffer.gpu);
+            if !spaces.iter().all(|(space, _)| is_seen(space.gpu)) {
+                return Err(Status::INVALID_DEVICE.into());
+            }
+        }
         for (space, is_writable) in spaces {
             space.map(base, length, Held::Kept(buffer.clone()), offset, is_writable);
         }
@@ -273,7 +283,8 @@ impl Driver {
         }
     }
 
-    /// UVM_ENABLE_PEER_ACCESS: `uvm_va_space_enable_peer_access`. All GPUs of a simulated machine reach each other.
+    /// UVM_ENABLE_PEER_ACCESS: `uvm_api_enable_peer_access`. GPUs with links between them take it as well:
+    /// libcuda asks for them here, too.
     pub(super) fn set_peer_access(
         &mut self,
         caller: Caller<'_>,
@@ -282,6 +293,9 @@ impl Driver {
     ) -> Result {
         let first = self.registered_gpu(caller, args, "gpuUuidA")?;
         let second = self.registered_gpu(caller, args, "gpuUuidB")?;
+        if let Way::None(_) = self.way(&[first, second]) {
+            return Err(Status::NOT_SUPPORTED.into());
+        }
         let uvm = self.uvm_space(caller)?;
         let pair = (first.min(second), first.max(second));
         let has_changed = match is_wanted {

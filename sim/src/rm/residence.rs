@@ -265,6 +265,10 @@ impl Residence {
         self.pages().peers.insert(pair)
     }
 
+    pub(super) fn are_peers(&self, one: usize, other: usize) -> bool {
+        self.pages().peers.contains(&(one.min(other), one.max(other)))
+    }
+
     /// UVM_DISABLE_PEER_ACCESS; whether they were peers.
     pub(super) fn disconnect(&self, pair: (usize, usize)) -> bool {
         self.pages().peers.remove(&pair)

@@ -139,8 +139,31 @@ pub(super) enum ObjectKind {
     Channel(ChannelId),
     /// By its number: handles are given out again.
     Event(u64),
+    /// GPUs that reach each other.
+    Peers(Peers),
     /// What does nothing but answer commands, as the profile has it.
     Other(OtherObject),
+}
+
+/// Two GPUs that reach each other's memory: gone when one of the subdevices is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Peers {
+    pub(super) subdevices: [u32; 2],
+    pub(super) gpus: [usize; 2],
+    /// What each calls the other.
+    pub(super) ids: [u32; 2],
+}
+
+impl Peers {
+    /// What one GPU calls another one.
+    pub(super) fn id(&self, from: usize, to: usize) -> Option<u32> {
+        let [one, other] = self.gpus;
+        match (from, to) {
+            pair if pair == (one, other) => Some(self.ids[0]),
+            pair if pair == (other, one) => Some(self.ids[1]),
+            _ => None,
+        }
+    }
 }
 
 /// An object that does nothing.
@@ -168,6 +191,7 @@ impl ObjectKind {
             // What channels take has stayed since the class that it came with.
             Self::Channel(_) => [0x506f, 0x906f, 0xa06f, 0xb06f, 0xc36f, 0xc56f].contains(&class),
             Self::Event(_) => false,
+            Self::Peers(_) => class == 0x503b,
             Self::Other(object) => class == object.commands,
         }
     }
@@ -176,7 +200,7 @@ impl ObjectKind {
     pub(super) fn may_be_rung(&self) -> bool {
         match self {
             Self::Memory(buffer) => buffer.of == Of::Registers,
-            Self::Event(_) | Self::Range(_) | Self::Window(_) => false,
+            Self::Event(_) | Self::Range(_) | Self::Window(_) | Self::Peers(_) => false,
             _ => true,
         }
     }
@@ -192,6 +216,7 @@ impl ObjectKind {
             Self::Space(_) => Some(0x90f1),
             Self::Group(_) => Some(0xa06c),
             Self::ContextShare(_) => Some(0x9067),
+            Self::Peers(_) => Some(0x503b),
             Self::Other(object) => Some(object.class),
             Self::Memory(_) | Self::Range(_) | Self::Window(_) => None,
             Self::Channel(_) | Self::Event(_) => None,
@@ -201,7 +226,7 @@ impl ObjectKind {
     /// The GPU that it is of.
     pub(super) fn gpu(&self) -> Option<usize> {
         match self {
-            Self::Root | Self::Event(_) => None,
+            Self::Root | Self::Event(_) | Self::Peers(_) => None,
             Self::Device(gpu) | Self::Subdevice(gpu) => Some(*gpu),
             Self::GpuInstance { gpu, .. } | Self::ComputeInstance { gpu, .. } => Some(*gpu),
             Self::Memory(buffer) => Some(buffer.gpu),
@@ -228,6 +253,7 @@ impl ObjectKind {
             Self::ContextShare(_) => "RM context share",
             Self::Channel(_) => "RM channel",
             Self::Event(_) => "RM event",
+            Self::Peers(_) => "RM peers",
             Self::Other(_) => "RM object",
         }
     }
@@ -413,11 +439,24 @@ impl Client {
         self.objects.insert(handle, object);
     }
 
+    /// The objects by which a GPU reaches others that go with a subdevice of it.
+    fn peers_by(&self, subdevice: u32) -> Vec<u32> {
+        let is_meant = |object: &Object| match &object.kind {
+            ObjectKind::Peers(peers) => peers.subdevices.contains(&subdevice),
+            _ => false,
+        };
+        let all = self.objects.iter().filter(|(_, object)| is_meant(object));
+        all.map(|(handle, _)| *handle).collect()
+    }
+
     /// Frees an object and all below it.
     pub(super) fn remove(&mut self, handle: u32) {
         let mut left = vec![handle];
         while let Some(handle) = left.pop() {
             left.extend(self.children(handle).map(|(child, _)| child));
+            if matches!(self.object(handle), Ok(Object { kind: ObjectKind::Subdevice(_), .. })) {
+                left.extend(self.peers_by(handle));
+            }
             self.spaces.remove(&handle);
             if let Some(gone) = self.objects.remove(&handle) {
                 self.below.remove(&(gone.parent, handle));

@@ -15,6 +15,7 @@ mod load;
 mod memory;
 mod mig;
 mod nvlink;
+pub(super) mod peers;
 mod registers;
 mod system;
 
@@ -64,6 +65,7 @@ fn handler(name: &str) -> Option<Handler> {
     let own = own.or_else(|| export::handler(name)).or_else(|| memory::handler(name));
     let own = own.or_else(|| mig::handler(name)).or_else(|| nvlink::handler(name));
     own.or_else(|| debugger::handler(name))
+        .or_else(|| peers::handler(name))
         .or_else(|| compute_mode::handler(name))
         .or_else(|| accounting::handler(name))
         .or_else(|| load::handler(name))

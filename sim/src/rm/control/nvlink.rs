@@ -11,14 +11,7 @@ use crate::rm::interface::Params;
 pub(super) const STATUS: &str = "NV2080_CTRL_CMD_NVLINK_GET_NVLINK_STATUS";
 
 pub(super) fn handler(name: &str) -> Option<Handler> {
-    match name {
-        STATUS => Some(status),
-        // The older one has the identities of peers in a buffer of the caller's.
-        "NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS" | "NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_V2" => {
-            Some(paths)
-        }
-        _ => None,
-    }
+    (name == STATUS).then_some(status)
 }
 
 /// Numbers that have names (`ctrl2080nvlink.h`): the caps of a link, NVHS, four lanes each way, an active link at high
@@ -111,45 +104,6 @@ fn status(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Resu
     Ok(())
 }
 
-/// How a GPU reaches others' memory, as NVML tells it: `p2pGetCapsStatus` of `p2p_caps.c`. Cards for servers reach each
-/// other over PCIe, others over NVLink alone. No copy goes either way here, so no capability is told.
-fn paths(driver: &mut Driver, _: &Target<'_>, params: &mut Params) -> Result {
-    /// NV0000_P2P_CAPS_STATUS_OK, _CHIPSET_NOT_SUPPORTED, _NOT_SUPPORTED.
-    const OK: u32 = 0;
-    const NO_CHIPSET: u32 = 1;
-    const NOT_SUPPORTED: u32 = 5;
-    /// NV0000_CTRL_P2P_CAPS_INDEX_NVLINK, _LOOPBACK, _C2C, _PCI_BAR1; the others are reads, writes and the like.
-    const NVLINK: usize = 2;
-    const NEVER: [usize; 3] = [5, 7, 8];
-    let count = params.word("gpuCount")? as usize;
-    if count == 0 || count > params.count("gpuIds")? {
-        return Err(Status::INVALID_ARGUMENT.into());
-    }
-    let mut gpus = Vec::new();
-    for at in 0..count {
-        let id = params.word(&format!("gpuIds[{at}]"))?;
-        let found = driver.gpus.iter().position(|gpu| gpu.id() == id);
-        gpus.push(found.ok_or(Status::INVALID_ARGUMENT)?);
-    }
-    let is_server = |gpu: &usize| driver.number_of(*gpu, "identity.is_server") == Some(1);
-    let mut pairs =
-        gpus.iter().enumerate().flat_map(|(at, a)| gpus[at + 1..].iter().map(|b| (*a, *b)));
-    let are_linked = gpus.len() > 1 && pairs.all(|(a, b)| driver.are_linked(a, b));
-    let by_bus = if gpus.iter().all(is_server) { OK } else { NO_CHIPSET };
-    params.set("p2pCaps", 0_u32)?;
-    for kind in 0..params.count("p2pCapsStatus")? {
-        let status = match kind {
-            NVLINK if are_linked => OK,
-            NVLINK => NOT_SUPPORTED,
-            _ if NEVER.contains(&kind) => NOT_SUPPORTED,
-            _ if are_linked => OK,
-            _ => by_bus,
-        };
-        params.set(&format!("p2pCapsStatus[{kind}]"), status)?;
-    }
-    Ok(())
-}
-
 impl Driver {
     /// Where the links of a GPU lead that the topology ties to other GPUs.
     fn peers_of(&self, gpu: usize) -> &[(usize, u32)] {
@@ -163,14 +117,15 @@ impl Driver {
     }
 
     /// Whether links lead from one card to another, or from both to the machine's switches.
-    fn are_linked(&self, one: usize, other: usize) -> bool {
-        if !self.peers_of(one).is_empty() || !self.peers_of(other).is_empty() {
-            return self.peers_of(one).iter().any(|(gpu, _)| *gpu == other);
-        }
-        [one, other].into_iter().all(|gpu| {
-            let [count, active, _, switches] = self.links_of(gpu);
-            count > 0 && active > 0 && switches > 0
-        })
+    pub(super) fn are_linked(&self, one: usize, other: usize) -> bool {
+        let [are_switched, is_other] = [one, other].map(|gpu| self.is_switched(gpu));
+        are_switched && is_other || self.peers_of(one).iter().any(|(gpu, _)| *gpu == other)
+    }
+
+    /// Whether the links of a card lead to the machine's switches.
+    pub(super) fn is_switched(&self, gpu: usize) -> bool {
+        let [count, active, _, switches] = self.links_of(gpu);
+        self.peers_of(gpu).is_empty() && count > 0 && active > 0 && switches > 0
     }
 
     /// Why the machine's links cannot be: both ends of one are of the same version, and a card has no more than it has.
@@ -178,7 +133,7 @@ impl Driver {
         let name = |gpu: usize| format!("GPU {gpu} (`{}`)", self.gpus[gpu].profile.name);
         let mut switched: Option<(usize, [i128; 4])> = None;
         for gpu in 0..self.gpus.len() {
-            let own @ [count, active, version, switches] = self.links_of(gpu);
+            let own @ [count, _, version, switches] = self.links_of(gpu);
             let peers = self.peers_of(gpu);
             if peers.len() as i128 > count {
                 let (name, wanted) = (name(gpu), peers.len());
@@ -189,7 +144,7 @@ impl Driver {
                 let (one, other) = (name(gpu), name(*other));
                 return Some(format!("{one} and {other} have NVLinks of different generations"));
             }
-            if !peers.is_empty() || count == 0 || active == 0 || switches == 0 {
+            if !self.is_switched(gpu) {
                 continue;
             }
             let (first, known) = *switched.get_or_insert((gpu, own));
