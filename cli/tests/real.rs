@@ -606,7 +606,8 @@ fn paths_between_cards_are_those_of_their_links() {
     let board = ["--gpu", "hgx-a100", "--gpus", "2"];
     for real in versions() {
         for (machine, links, reads) in [
-            (&alone[..], "NS", "OK"),
+            // Chips of two kinds do not reach each other.
+            (&alone[..], "NS", "NS"),
             (&homes, "NS", "CNS"),
             (&bridge, "OK", "OK"),
             (&board, "OK", "OK"),
@@ -1068,16 +1069,37 @@ fn libcuda_copies() {
     on_each_pair(&versions(), &[real_file("copies.py")], |_| "devices: 1\n".to_owned());
 }
 
-/// From one device to another one, in contexts of each.
+/// From one device to another one, in contexts of each: over PCIe, over links, and by way of the host.
 #[test]
 fn libcuda_copies_between_devices() {
     let versions = versions();
-    for (real, card) in cuda_pairs(&versions, &CARDS.map(|(card, _)| card)) {
+    let cards = CARDS.iter().map(|(card, _)| *card).chain(["hgx-a100", "hgx-h100"]);
+    for (real, card) in cuda_pairs(&versions, &cards.collect::<Vec<_>>()) {
         let script = real_file("copies.py");
         let words = [script.as_os_str(), OsStr::new("peers"), OsStr::new("0"), OsStr::new("1")];
         let seen = real.run(&["--gpu", card, "--gpus", "2"], Path::new("python3"), &words);
         let what = format!("{} {card}: {} {:?}", real.version, seen.out, seen.diagnostics);
-        assert_eq!((seen.code, &seen.diagnostics[..]), (Some(0), &[][..]), "{what}");
+        // `topo -p2p r` says the same: GeForce cards do not reach each other without a bridge.
+        let topology =
+            real.run(&["--gpu", card, "--gpus", "2"], &real.smi(), &["topo", "-p2p", "r"]);
+        let row = topology.out.lines().find(|line| line.trim().starts_with("GPU1"));
+        let reaches = row.is_some_and(|row| row.split_whitespace().any(|word| word == "OK"));
+        let expected = format!("peers: {}\n", u8::from(reaches));
+        assert_eq!((seen.code, seen.out.as_str()), (Some(0), expected.as_str()), "{what}");
+        assert_eq!((&seen.diagnostics[..], reaches), (&[][..], card != "rtx3090"), "{what}");
+    }
+}
+
+/// Who did not ask for access faults: CUDA_ERROR_ILLEGAL_ADDRESS.
+#[test]
+fn kernels_do_not_reach_devices_that_are_no_peers() {
+    let versions = versions();
+    for (real, card) in cuda_pairs(&versions, &["a100"]) {
+        let script = real_file("copies.py");
+        let words = [script.as_os_str(), OsStr::new("strangers"), OsStr::new("0"), OsStr::new("1")];
+        let seen = real.run(&["--gpu", card, "--gpus", "2"], Path::new("python3"), &words);
+        let what = format!("{} {card}: {} {:?}", real.version, seen.out, seen.diagnostics);
+        assert_eq!(seen.out, "strangers: 700\n", "{what}");
     }
 }
 

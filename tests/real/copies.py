@@ -570,19 +570,58 @@ def modules():
 
 
 def peers(first, second):
-    """From one device to another."""
+    """From one device to another, before it reaches the other's memory and, where it can, after that."""
     contexts = [made(ctypes.c_void_p, "cuCtxCreate_v2", 0, int(device)) for device in (first, second)]
     places = []
     for context in contexts:
         call("cuCtxSetCurrent", context)
-        places.append(device_memory(4097))
-    call("cuCtxSetCurrent", contexts[0])
-    call("cuMemcpyHtoD_v2", places[0], fresh(4097), Size(4097))
-    call("cuMemcpyPeer", places[1], contexts[1], places[0], contexts[0], Size(4097))
-    call("cuCtxSetCurrent", contexts[1])
-    same(read(places[1], 4097), fresh(4097), "from one device to the other")
+        places.append(device_memory((1 << 20) + 64))
+    reaches = made(ctypes.c_int, "cuDeviceCanAccessPeer", int(first), int(second)).value
+    for is_enabled in range(1 + reaches):
+        for size in (1, 4097, (1 << 20) + 1):
+            data = random.Random(size + is_enabled).randbytes(size)
+            call("cuCtxSetCurrent", contexts[0])
+            call("cuMemcpyHtoD_v2", at(places[0], 3), data, Size(size))
+            call("cuMemcpyPeer", at(places[1], 13), contexts[1], at(places[0], 3), contexts[0], Size(size))
+            call("cuCtxSetCurrent", contexts[1])
+            same(read(at(places[1], 13), size), data, f"{size} bytes to the other device")
+        if is_enabled:
+            reached(contexts, places)
+        elif reaches:
+            call("cuCtxSetCurrent", contexts[0])
+            call("cuCtxEnablePeerAccess", contexts[1], 0)
+    print("peers:", reaches)
     for context in contexts:
         call("cuCtxDestroy_v2", context)
+
+
+def reached(contexts, places):
+    """The first device copies and computes in the memory of the second."""
+    call("cuCtxSetCurrent", contexts[0])
+    call("cuMemcpyDtoD_v2", at(places[0], 1), at(places[1], 13), Size(4097))
+    same(read(at(places[0], 1), 4097), read(at(places[1], 13), 4097), "what the other device has")
+    store(places[1])
+    call("cuCtxSynchronize")
+    call("cuCtxSetCurrent", contexts[1])
+    same(read(places[1], 4), (7).to_bytes(4, "little"), "what a kernel of the other device stored")
+
+
+def store(place):
+    """Launches the kernel of CODE."""
+    module = made(ctypes.c_void_p, "cuModuleLoadData", CODE)
+    function = made(ctypes.c_void_p, "cuModuleGetFunction", module, b"store")
+    args = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.byref(place), ctypes.c_void_p))
+    call("cuLaunchKernel", function, 1, 1, 1, 1, 1, 1, 0, None, args, None)
+
+
+def strangers(first, second):
+    """A kernel does not reach another device's memory that nobody let it reach."""
+    contexts = [made(ctypes.c_void_p, "cuCtxCreate_v2", 0, int(device)) for device in (second, first)]
+    call("cuCtxSetCurrent", contexts[0])
+    place = device_memory(4096)
+    call("cuCtxSetCurrent", contexts[1])
+    store(place)
+    print("strangers:", cuda.cuCtxSynchronize())
 
 
 call("cuInit", 0)

@@ -27,6 +27,7 @@ mod mapping;
 mod mig;
 mod names;
 mod paths;
+mod peers;
 mod profile;
 mod ranges;
 mod reach;

@@ -1,0 +1,134 @@
+//! How GPUs reach each other's memory, on machines of two.
+
+use nvabi::driver::AnyDriver;
+
+use crate::client::status::*;
+use crate::client::*;
+use crate::simulate;
+
+const PEERS: u32 = 0x503b;
+const NO_GPU: u64 = 0xffff_ffff;
+const MATRIX: &str = "NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_MATRIX";
+
+/// Identities of the GPUs, each attached by a device of the client.
+fn ids(client: &Client) -> Vec<u64> {
+    let name = "NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS";
+    let mut params = Struct::new("NV0000_CTRL_GPU_GET_ATTACHED_IDS_PARAMS");
+    assert_eq!(client.control(client.handle, name, &mut params), OK);
+    (0..2).map(|at| params.get(&format!("gpuIds[{at}]"))).collect()
+}
+
+/// What the matrix says of two groups.
+fn matrix(client: &Client, first: &[u64], second: &[u64]) -> Result<Vec<u64>, u32> {
+    let record = "NV0000_CTRL_SYSTEM_GET_P2P_CAPS_MATRIX_PARAMS";
+    let mut params = Struct::new(record)
+        .with("grpACount", first.len() as u64)
+        .with("grpBCount", second.len() as u64);
+    for (list, ids) in [("gpuIdGrpA", first), ("gpuIdGrpB", second)] {
+        for (at, id) in ids.iter().take(8).enumerate() {
+            params.set(&format!("{list}[{at}]"), *id);
+        }
+    }
+    match client.control(client.handle, MATRIX, &mut params) {
+        OK => Ok(params.field("p2pCaps").chunks(4).map(|it| u64::from(it[0])).collect()),
+        status => Err(status),
+    }
+}
+
+fn params(subdevices: [u32; 2]) -> Struct {
+    Struct::new("NV503B_ALLOC_PARAMETERS")
+        .with("hSubDevice", subdevices[0].into())
+        .with("hPeerSubDevice", subdevices[1].into())
+}
+
+/// The client with both devices, and their subdevices.
+fn rig() -> (Client, [u32; 2]) {
+    let client = Client::new();
+    let subdevices = [0, 1].map(|gpu| client.device(gpu).1);
+    (client, subdevices)
+}
+
+fn peers_over_pcie() {
+    /// Writes, reads, PROP and PCI; and LOOPBACK.
+    const BUS: u64 = 0x47;
+    const OWN: u64 = 0x67;
+    let client = Client::new();
+    let (device, one) = client.device(0);
+    let (_, other) = client.device(1);
+    let ids = ids(&client);
+    let all = matrix(&client, &ids, &[]).unwrap();
+    assert_eq!([all[0], all[1], all[8], all[9]], [OWN, BUS, BUS, OWN]);
+    assert_eq!(matrix(&client, &ids[..1], &ids[1..]).unwrap()[..2], [BUS, 0]);
+    for (first, second) in [(&[][..], &[][..]), (&[ids[0]; 9], &[]), (&ids, &[ids[0]; 9])] {
+        assert_eq!(matrix(&client, first, second), Err(INVALID_ARGUMENT));
+    }
+    assert_eq!(matrix(&client, &[NO_GPU], &[]), Err(INVALID_ARGUMENT));
+    assert_eq!(matrix(&client, &ids, &[NO_GPU]), Err(INVALID_ARGUMENT));
+
+    let alloc = |parent, mut params| client.alloc(parent, PEERS, Some(&mut params));
+    let pair = || params([one, other]);
+    assert_eq!(alloc(one, pair()), Err(INVALID_OBJECT_PARENT));
+    assert_eq!(client.alloc(client.handle, PEERS, None), Err(INVALID_ARGUMENT));
+    for wrong in [
+        params([client.handle, other]),
+        params([one, 0x1234]),
+        pair().with("subDevicePeerIdMask", 3),
+        pair().with("peerSubDevicePeerIdMask", 6),
+        params([one, one]).with("subDevicePeerIdMask", 1),
+        pair().with("flags", 1),
+    ] {
+        assert_eq!(alloc(client.handle, wrong), Err(INVALID_ARGUMENT));
+    }
+    let first = alloc(client.handle, pair()).unwrap();
+    // More than one of a pair, and each goes with a subdevice.
+    let second = alloc(client.handle, params([other, one])).unwrap();
+    assert_eq!(client.free(first), OK);
+    assert_eq!(client.free(one), OK);
+    // A device has one subdevice at a time.
+    let one = client.alloc(device, SUBDEVICE, None).unwrap();
+    let made = client.alloc_as(client.handle, second, PEERS, Some(&mut params([one, other])));
+    assert_eq!(made, Ok(second), "it went with the subdevice, and its handle is free");
+}
+
+fn no_peers() {
+    let (client, subdevices) = rig();
+    let ids = ids(&client);
+    let all = matrix(&client, &ids, &[]).unwrap();
+    assert_eq!([all[0], all[1], all[8], all[9]], [0; 4]);
+    let made = client.alloc(client.handle, PEERS, Some(&mut params(subdevices)));
+    assert_eq!(made, Err(NOT_SUPPORTED));
+}
+
+fn peers_over_links() {
+    let (client, subdevices) = rig();
+    let all = matrix(&client, &ids(&client), &[]).unwrap();
+    assert_eq!([all[1], all[8]], [0x1b; 2], "writes, reads, NVLINK and ATOMICS");
+    assert!(client.alloc(client.handle, PEERS, Some(&mut params(subdevices))).is_ok());
+}
+
+#[test]
+fn server_cards_reach_each_other_in_every_branch() {
+    let all = AnyDriver::all();
+    let newest = all
+        .iter()
+        .enumerate()
+        .filter(|(at, driver)| all.get(at + 1).is_none_or(|next| next.branch() != driver.branch()));
+    let name = "rm_sim::peers::server_cards_reach_each_other_in_every_branch";
+    for (_, driver) in newest {
+        simulate(name, driver.tag(), &["--gpus", "2", "--gpu", "a100"], peers_over_pcie);
+    }
+}
+
+#[test]
+fn other_cards_reach_nobody_without_links() {
+    let name = "rm_sim::peers::other_cards_reach_nobody_without_links";
+    simulate(name, "550.163.01", &["--gpus", "2", "--gpu", "rtx3090"], no_peers);
+}
+
+#[test]
+fn linked_cards_reach_each_other() {
+    let name = "rm_sim::peers::linked_cards_reach_each_other";
+    for card in ["hgx-a100", "hgx-h100"] {
+        simulate(name, "550.163.01", &["--gpus", "2", "--gpu", card], peers_over_links);
+    }
+}
