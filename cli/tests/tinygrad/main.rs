@@ -113,27 +113,43 @@ fn the_calls_are_the_same() {
     }
 }
 
-/// What a card is to tinygrad.
-const CARDS: [(&str, &str); 3] = [("rtx3090", "sm_86"), ("l4", "sm_89"), ("rtxpro6000", "sm_120")];
+/// What a card is to tinygrad, and how many a machine has: of those here, two L4 reach each other without links.
+const CARDS: [(&str, &str, usize); 3] =
+    [("rtx3090", "sm_86", 1), ("l4", "sm_89", 2), ("rtxpro6000", "sm_120", 1)];
 
-/// Two GPUs of each kind that tinygrad knows, each with a driver that it has types for or a newer one.
+/// GPUs of each kind that tinygrad knows, each with a driver that it has types for or a newer one.
 #[test]
 fn bytes_come_back_from_every_card() {
     let tinygrad = tinygrad();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tinygrad/open.py");
     let tags = MODULES.map(|(tag, _)| tag).into_iter().chain(["595.45.04"]);
-    for (tag, (card, arch)) in tags.zip(CARDS) {
+    for (tag, (card, arch, gpus)) in tags.zip(CARDS) {
         let folder = TempDir::new().unwrap();
         let report = folder.path().join("report.json");
         let report = report.to_str().unwrap();
-        let machine = ["rm", "sim", "--tag", tag, "--gpu", card, "--gpus", "2", "--report", report];
-        let program = ["--", "python3", script, tinygrad.to_str().unwrap(), "2"];
+        let count = gpus.to_string();
+        let machine =
+            ["rm", "sim", "--tag", tag, "--gpu", card, "--gpus", &count, "--report", report];
+        let program = ["--", "python3", script, tinygrad.to_str().unwrap(), &count];
         let output = nvabi(&[&machine[..], &program].concat());
         let said = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(said, format!("copied: {arch} {arch}\n"), "{tag} {card}");
+        let all = vec![arch; gpus].join(" ");
+        assert_eq!(said, format!("copied: {all}\n"), "{tag} {card}");
         let report: serde_json::Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
         assert_eq!(report["diagnostics"], serde_json::json!([]), "{tag} {card}");
     }
+}
+
+/// NVIDIA's driver lets GeForce cards reach each other by links alone, and tinygrad says what it lacks.
+#[test]
+fn two_cards_without_links_are_refused() {
+    let tinygrad = tinygrad();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tinygrad/open.py");
+    let machine = ["rm", "sim", "--tag", MODULES[0].0, "--gpu", "rtx3090", "--gpus", "2"];
+    let program = ["--", "python3", script, tinygrad.to_str().unwrap(), "2"];
+    let output = run(&[&machine[..], &program].concat());
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && told.contains("have P2P enabled"), "{told}");
 }
 
 /// Kernels that NVRTC compiles to machine code come to the results of plain Python.
@@ -141,7 +157,7 @@ fn bytes_come_back_from_every_card() {
 fn kernels_compute() {
     let (tinygrad, nvrtc) = (tinygrad(), nvabi_test::nvrtc());
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tinygrad/compute.py");
-    for ((tag, _), (card, arch)) in MODULES.into_iter().zip(CARDS) {
+    for ((tag, _), (card, arch, _)) in MODULES.into_iter().zip(CARDS) {
         let folder = TempDir::new().unwrap();
         let report = folder.path().join("report.json");
         let report = report.to_str().unwrap();
