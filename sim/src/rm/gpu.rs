@@ -319,10 +319,7 @@ impl Driver {
     /// `nv_pci_remove`).
     pub(super) fn unbind(&mut self, gpu: usize, writer: Writer) {
         let own = &mut self.gpus[gpu];
-        if !own.is_probed() {
-            return;
-        }
-        if own.unbinding.contains(&writer.thread) {
+        if !own.is_probed() || own.unbinding.contains(&writer.thread) {
             return;
         }
         own.unbinding.push(writer.thread);
@@ -331,9 +328,14 @@ impl Driver {
             let text = format!("GPU {gpu} is in use: `unbind` waits until nobody has it open");
             self.log.diagnose(writer.process, "in-use", text);
         } else {
-            self.forget(gpu);
-            self.gpus[gpu].is_bound = false;
+            self.unbound(gpu);
         }
+    }
+
+    /// The driver has let go of a GPU.
+    fn unbound(&mut self, gpu: usize) {
+        self.forget(gpu);
+        self.gpus[gpu].is_bound = false;
     }
 
     /// The driver takes a GPU of the bus that it has not.
@@ -368,8 +370,7 @@ impl Driver {
                 self.remove(gpu);
             }
             if !self.gpus[gpu].is_attached() && !self.gpus[gpu].unbinding.is_empty() {
-                self.forget(gpu);
-                self.gpus[gpu].is_bound = false;
+                self.unbound(gpu);
             }
         }
     }

@@ -28,9 +28,7 @@ impl Own {
         let place = place.join("own");
         Ok(if below.as_os_str().is_empty() { place } else { place.join(below) })
     }
-}
 
-impl Own {
     /// Removes it, with what programs left in it.
     pub(super) fn remove(&self) {
         let folder = self.folder.lock().unwrap_or_else(PoisonError::into_inner).take();
