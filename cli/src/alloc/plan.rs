@@ -154,7 +154,7 @@ fn chosen(
 ) -> Vec<Offer> {
     let owner = |candidate: &Candidate| match candidate.elsewhere {
         true => None,
-        false => machine?.owner(&candidate.offer.of.device),
+        false => machine?.device(&candidate.offer.of.device)?.info().owner(),
     };
     let all: Vec<u64> = candidates.iter().flatten().filter_map(owner).collect();
     let own: Vec<u64> = choice.iter().filter_map(|candidate| owner(candidate)).collect();
@@ -243,9 +243,9 @@ impl Machine {
         Self { found, prober, skipped: Cell::new(skipped) }
     }
 
-    /// What tells a device's memory from another's.
-    fn owner(&self, name: &str) -> Option<u64> {
-        self.found.devices.iter().find(|device| device.info().name == name)?.info().owner()
+    fn device(&self, name: &str) -> Option<&dyn Device> {
+        let mut devices = self.found.devices.iter().map(AsRef::as_ref);
+        devices.find(|device: &&dyn Device| device.info().name == name)
     }
 
     /// Says once which devices could not be asked.
@@ -255,7 +255,7 @@ impl Machine {
 
     /// The same where they might be meant by a use: all but one of a device that is here.
     pub(super) fn tell_skipped_of(&self, context: &Context<'_>, wanted: &Use) {
-        if !self.found.devices.iter().any(|device| device.info().name == wanted.device) {
+        if self.device(&wanted.device).is_none() {
             self.tell_skipped(context);
         }
     }
@@ -306,9 +306,9 @@ impl Machine {
         elsewhere: &[usize],
     ) -> nvabi_devmem::Result<(Made, Allocator)> {
         let devices = &self.found.devices;
-        let device = |name: &str| devices.iter().find(|device| device.info().name == name);
         let made = self.prober.make_here(devices, description, elsewhere)?;
-        let node = device(&made.by).map(|device| device.info().node.clone()).unwrap_or_default();
+        let node =
+            self.device(&made.by).map(|device| device.info().node.clone()).unwrap_or_default();
         let allocator = Allocator { device: made.by.clone(), node, request: made.request.clone() };
         Ok((made, allocator))
     }
