@@ -134,8 +134,8 @@ class Copy2D(ctypes.Structure):
 HOST, DEVICE, ARRAY = 1, 2, 3
 
 
-def both_ways(data, width, height, **device):
-    """Copies lines to what `device` says and back."""
+def there_and_back(data, width, height, **device):
+    """Copies lines to what `device` says, and what is there then."""
     host = ctypes.create_string_buffer(data, len(data))
     back = ctypes.create_string_buffer(len(data))
     for side, other, memory in (("src", "dst", host), ("dst", "src", back)):
@@ -145,7 +145,11 @@ def both_ways(data, width, height, **device):
             for name, value in fields.items():
                 setattr(how, where + name, value)
         call("cuMemcpy2D_v2", ctypes.byref(how))
-    same(back, data, f"{width} by {height} bytes")
+    return back.raw
+
+
+def both_ways(data, width, height, **device):
+    same(there_and_back(data, width, height, **device), data, f"{width} by {height} bytes")
 
 
 def surfaces():
@@ -362,21 +366,14 @@ def sparse(device):
                 Devices=1 << int(device))
     call("cuMemMapArrayAsync", ctypes.byref(info), 1, None)
     call("cuCtxSynchronize")
-    data, back = fresh(line * lines), ctypes.create_string_buffer(line * lines)
-    host = ctypes.create_string_buffer(data, len(data))
-    for side, other, memory in (("src", "dst", host), ("dst", "src", back)):
-        how = Copy2D(Width=line, Height=lines)
-        for name, value in (("Type", HOST), ("Host", ctypes.addressof(memory)), ("Pitch", line)):
-            setattr(how, side + name, value)
-        setattr(how, other + "Type", ARRAY)
-        setattr(how, other + "Array", array)
-        call("cuMemcpy2D_v2", ctypes.byref(how))
+    data = fresh(line * lines)
+    back = there_and_back(data, line, lines, Type=ARRAY, Array=array)
     for at_line in range(lines):
         for column in range(128 // width):
             start, length = at_line * line + column * width * 16, width * 16
             there = column == 1 and at_line < height
             expected = data[start:start + length] if there else bytes(length)
-            same(back.raw[start:start + length], expected, f"line {at_line} of the tile {column}")
+            same(back[start:start + length], expected, f"line {at_line} of the tile {column}")
     call("cuArrayDestroy", array)
     call("cuMemRelease", pool)
 
