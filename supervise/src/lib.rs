@@ -2,8 +2,8 @@
 //!
 //! [`filter`](program) chooses which calls stop, so that all others cost nothing; a [`Listener`] reads the
 //! calls that wait and answers them or lets the kernel make them. A [`Tracee`] is stopped by `ptrace` instead.
-//! What both need is here once: memory of other processes, descriptors that are sent between processes, and signals
-//! that are read like a file.
+//! What both need is here once: memory of other processes, descriptors that are sent between processes, signals
+//! that are read like a file, and a [watch](WriteWatch) of what is written without any call.
 //! The simulators of `nvabi-sim` and the command `nvabi sniff` are built on it. It needs Linux 5.19 or newer.
 
 mod errno;
@@ -13,6 +13,7 @@ mod notify;
 mod rights;
 mod signals;
 mod tracee;
+mod watch;
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Component, Path, PathBuf};
@@ -21,7 +22,7 @@ use std::{fs, io};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 pub use errno::{Errno, check};
-pub use filter::{load, program, unless, when};
+pub use filter::{except, load, program, unless, when};
 pub use memory::{
     Pin, open_memory, read_memory, read_memory_at_once, write_memory, write_memory_at_once,
 };
@@ -31,6 +32,7 @@ pub use signals::{ENDING, Signal, Signals};
 pub use tracee::{
     AT_CALL, CallStop, Registers, Resume, Tracee, Waited, wait_for_any, wait_for_end,
 };
+pub use watch::{WATCH_FLAGS, WriteWatch};
 
 /// A path without `.` and `..`, as if no part of it were a symbolic link.
 pub fn normal(path: &Path) -> PathBuf {
