@@ -78,7 +78,9 @@ pub(crate) struct Rig {
     put: u32,
     released: u32,
     pub(crate) bytes: &'static mut [u8],
-    registers: &'static mut [u8],
+    /// What is rung, and what it is mapped by: a subdevice and its object.
+    pub(crate) registers: &'static mut [u8],
+    usermode: (u32, u32),
     notifier: &'static mut [u8],
 }
 
@@ -140,6 +142,10 @@ fn channel_params() -> Struct {
     Struct::new(if is_there { name } else { "NV_CHANNELGPFIFO_ALLOCATION_PARAMETERS" })
 }
 
+fn registers(client: &Client, (subdevice, usermode): (u32, u32)) -> &'static mut [u8] {
+    shown(client, subdevice, usermode, 0x1_0000, "/dev/nvidia0")
+}
+
 impl Rig {
     pub(crate) fn new() -> Self {
         let (client, device, subdevice) = Client::with_device();
@@ -172,7 +178,8 @@ impl Rig {
         let channel = client.alloc(group, class(&classes, GPFIFO), Some(&mut params)).unwrap();
         client.alloc(channel, class(&classes, COPY), None).unwrap();
         let usermode = client.alloc(subdevice, class(&classes, USERMODE), None).unwrap();
-        let registers = shown(&client, subdevice, usermode, 0x1_0000, "/dev/nvidia0");
+        let usermode = (subdevice, usermode);
+        let registers = registers(&client, usermode);
         let mut params = Struct::new("NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN_PARAMS");
         let name = "NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN";
         assert_eq!(client.control(channel, name, &mut params), OK);
@@ -193,8 +200,14 @@ impl Rig {
             released,
             bytes,
             registers,
+            usermode,
             notifier,
         }
+    }
+
+    /// The same registers, mapped once more.
+    pub(crate) fn more_registers(&self) -> &'static mut [u8] {
+        registers(&self.client, self.usermode)
     }
 
     pub(crate) fn word(&self, at: u64) -> &AtomicU32 {

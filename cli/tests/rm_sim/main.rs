@@ -19,6 +19,7 @@ mod channel;
 mod client;
 mod control;
 mod dma_buf;
+mod doorbell;
 mod event;
 mod frontend;
 mod launch;
@@ -90,6 +91,7 @@ fn run_all() {
         channel::RULES,
         control::RULES,
         dma_buf::RULES,
+        doorbell::RULES,
         event::RULES,
         frontend::RULES,
         limits::RULES,

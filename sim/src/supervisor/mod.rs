@@ -20,6 +20,7 @@ mod target;
 mod texts;
 mod trace;
 mod tree;
+mod watches;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -50,6 +51,7 @@ use releases::Releases;
 use target::{Target, Threads};
 use texts::Writer;
 use tree::Tree;
+use watches::Watches;
 
 /// The simulated kernel.
 type AnyMachine = Box<dyn Machine>;
@@ -123,6 +125,7 @@ pub(super) struct Shared {
     writers_are_held: AtomicBool,
     doorbells: Mutex<Arc<Vec<Doorbell>>>,
     doorbell_mapped: Condvar,
+    watches: Watches,
     has_work: AtomicBool,
     is_over: AtomicBool,
 }
@@ -131,10 +134,10 @@ pub(super) struct Shared {
 enum Reply {
     /// The real kernel makes it.
     Pass,
-    /// The real kernel makes it, a mapping of some length that children do not get.
-    PassUnshared(u64),
+    /// The real kernel makes it, a mapping that children do not get; whether a doorbell is in it.
+    PassUnshared { has_doorbell: bool },
     /// It becomes the same mapping of another file, from an offset on.
-    Map(Arc<Node>, u64),
+    Map { node: Arc<Node>, offset: u64, has_doorbell: bool },
     /// This is its result.
     Answer(Result<i64, Errno>),
     /// This is its result, and the caller has closed a descriptor.
@@ -185,6 +188,7 @@ impl Shared {
             writers_are_held: AtomicBool::new(false),
             doorbells: Mutex::default(),
             doorbell_mapped: Condvar::new(),
+            watches: Watches::new()?,
             has_work: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
         })
@@ -260,6 +264,11 @@ impl Shared {
         let all = Arc::new(machine.doorbells());
         *self.doorbells.lock().unwrap_or_else(PoisonError::into_inner) = all;
         self.doorbell_mapped.notify_all();
+    }
+
+    /// What watches a mapping where a doorbell is in it.
+    fn watches_if(&self, has_doorbell: bool) -> Option<&Watches> {
+        has_doorbell.then_some(&self.watches)
     }
 
     fn tick(&self, doorbells: &[Doorbell]) {
@@ -380,8 +389,12 @@ impl Run {
         }
         match reply {
             Reply::Pass => self.listener.pass(n),
-            Reply::PassUnshared(length) => trace::pass_unshared(&self.listener, n, length),
-            Reply::Map(node, offset) => self.map(n, &node, offset),
+            Reply::PassUnshared { has_doorbell } => {
+                trace::pass_unshared(&self.listener, n, self.watches_if(has_doorbell));
+            }
+            Reply::Map { node, offset, has_doorbell } => {
+                self.map(n, &node, offset, self.watches_if(has_doorbell));
+            }
             Reply::Answer(result) => self.listener.answer(n, result),
             Reply::AnswerClosed(result, fd) => self.answer_closed(n, result, fd),
             Reply::AnswerMoved(result, place) => {
@@ -407,13 +420,13 @@ impl Run {
     }
 
     /// Lets a caller map a file that it has no descriptor of.
-    fn map(&self, n: &Notification, node: &Node, offset: u64) {
+    fn map(&self, n: &Notification, node: &Node, offset: u64, watches: Option<&Watches>) {
         let _forks = program::hold_forks();
         let file = match node.open(Access::Both) {
             Ok(file) => file,
             Err(error) => return self.listener.answer(n, Err(error.into())),
         };
-        if trace::map_instead(&self.listener, n, &file, offset) {
+        if trace::map_instead(&self.listener, n, (&file, offset), watches) {
             return;
         }
         // A debugger has it: what it maps becomes the other file, which it can map from the beginning.
@@ -521,16 +534,16 @@ impl Run {
         let failure = mapped.as_ref().err().map(Errno::to_string);
         machine.log().count("mmap", failure.as_deref());
         Ok(match mapped {
-            Ok(Mapping::Own) => Reply::PassUnshared(length),
+            Ok(Mapping::Own) => Reply::PassUnshared { has_doorbell: false },
             Ok(Mapping::Doorbell) => {
                 self.update_doorbells(&**machine);
-                Reply::PassUnshared(length)
+                Reply::PassUnshared { has_doorbell: true }
             }
             Ok(Mapping::Other { node, offset, has_doorbell }) => {
                 if has_doorbell {
                     self.update_doorbells(&**machine);
                 }
-                Reply::Map(node, offset)
+                Reply::Map { node, offset, has_doorbell }
             }
             Err(errno) => Reply::Answer(Err(errno)),
         })

@@ -10,35 +10,40 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 
 use super::paths::Again;
+use super::watches::Watches;
 use crate::Errno;
 use nvabi_supervise::{
-    AT_CALL, AddFd, Listener, Notification, Registers, Resume, Tracee, Waited, write_memory,
+    AT_CALL, AddFd, Listener, Notification, Registers, Resume, Tracee, WATCH_FLAGS, Waited,
+    WriteWatch, descriptor_of, process_of, write_memory,
 };
 
 /// A system call that is made for another: its number and its arguments.
 type Call = (libc::c_long, [u64; 6]);
 
-/// Lets the real kernel make the caller's `mmap`, and keeps the mapping from its children.
-pub(super) fn pass_unshared(listener: &Listener, notification: &Notification, length: u64) {
-    let advise = |result: i64| {
-        let is_mapped = !(-4095..=0).contains(&result);
-        is_mapped.then(|| unshare(result as u64, length))
-    };
+/// Lets the real kernel make the caller's `mmap`, keeps the mapping from its children, and watches it for whom that is
+/// of use.
+pub(super) fn pass_unshared(
+    listener: &Listener,
+    notification: &Notification,
+    watches: Option<&Watches>,
+) {
+    let [_, length, ..] = notification.args;
     let Ok(mut trace) = Trace::begin(notification.thread) else {
         return listener.pass(notification);
     };
     listener.pass(notification);
     // When it was killed meanwhile there is nothing to do, and nothing to tell.
-    let _ = trace.after_call(advise);
+    let _ = trace
+        .after_call(|trace, registers| trace.keep(registers, registers.result(), length, watches));
 }
 
 /// Answers the caller's `mmap` with the same mapping of another file, from an offset on, which children
-/// do not get. `false`: the caller cannot be made to map it, and was not answered.
+/// do not get, and watches it as above. `false`: the caller cannot be made to map it, and was not answered.
 pub(super) fn map_instead(
     listener: &Listener,
     notification: &Notification,
-    file: &OwnedFd,
-    offset: u64,
+    (file, offset): (&OwnedFd, u64),
+    watches: Option<&Watches>,
 ) -> bool {
     let Ok(mut trace) = Trace::begin(notification.thread) else { return false };
     // It has the file for as long as it takes to map it.
@@ -53,11 +58,12 @@ pub(super) fn map_instead(
     let [address, length, protection, flags, ..] = notification.args;
     let flags = flags | u64::from(super::filter::OURS);
     let map = (libc::SYS_mmap, [address, length, protection, flags, fd as u64, offset]);
-    let close = (libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0]);
     // As for other mappings: when it was killed there is nothing to tell.
-    let _ = trace.instead_of_call(map, |result| {
-        let is_mapped = !(-4095..=0).contains(&result);
-        is_mapped.then(|| unshare(result as u64, length)).into_iter().chain([close]).collect()
+    let _ = trace.in_place_of_call(|trace, registers, _| {
+        let result = trace.call(registers, map)?;
+        trace.keep(registers, result, length, watches)?;
+        trace.call(registers, close(fd))?;
+        Ok(result)
     });
     true
 }
@@ -74,9 +80,12 @@ pub(super) fn enter(listener: &Listener, notification: &Notification, folder: &O
     };
     listener.answer(notification, Err(Errno::EINTR));
     let go = (libc::SYS_fchdir, [fd as u64, 0, 0, 0, 0, 0]);
-    let close = (libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0]);
     // As for a mapping.
-    let _ = trace.instead_of_call(go, |_| vec![close]);
+    let _ = trace.in_place_of_call(|trace, registers, _| {
+        let result = trace.call(registers, go)?;
+        trace.call(registers, close(fd))?;
+        Ok(result)
+    });
     true
 }
 
@@ -133,9 +142,8 @@ pub(super) fn call_again(
     true
 }
 
-/// Keeps a mapping from children.
-fn unshare(address: u64, length: u64) -> Call {
-    (libc::SYS_madvise, [address, length, libc::MADV_DONTFORK as u64, 0, 0, 0])
+fn close(fd: i32) -> Call {
+    (libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0])
 }
 
 /// Answers a call whose caller has closed a descriptor before it sees the answer. `false`: it cannot be
@@ -146,7 +154,7 @@ pub(super) fn answer_closed(
     result: Result<i64, Errno>,
     fd: i32,
 ) -> bool {
-    answer_after(listener, notification, result, (libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0]))
+    answer_after(listener, notification, result, close(fd))
 }
 
 /// Answers a call whose caller is at another place of an open file when it sees the answer. `false`: as above.
@@ -170,7 +178,7 @@ fn answer_after(
     let Ok(mut trace) = Trace::begin(notification.thread) else { return false };
     listener.answer(notification, result);
     // As for a mapping.
-    let _ = trace.after_call(|_| Some(call));
+    let _ = trace.after_call(|trace, registers| trace.call(registers, call).map(drop));
     true
 }
 
@@ -208,29 +216,59 @@ impl Trace {
         Ok(trace)
     }
 
-    /// Makes a call for the thread when it leaves the one that it is in, by what that one returned.
-    fn after_call(&mut self, then: impl FnOnce(i64) -> Option<Call>) -> io::Result<()> {
+    /// Makes calls for the thread when it leaves the one that it is in.
+    fn after_call(
+        &mut self,
+        make: impl FnOnce(&mut Self, &Registers) -> io::Result<()>,
+    ) -> io::Result<()> {
         self.wait_until_it_leaves()?;
         let registers = self.thread.registers()?;
-        let Some(call) = then(registers.result()) else { return Ok(()) };
         let mask = self.thread.replace_mask(u64::MAX)?;
-        let done = self.call(&registers, call);
+        let made = make(self, &registers);
         self.thread.set_registers(&registers)?;
         self.thread.replace_mask(mask)?;
-        done.map(drop)
+        made
     }
 
-    /// Makes a call for the thread, whose result is that of the one that it is in, and others after it.
-    fn instead_of_call(
+    /// Keeps the mapping that an `mmap` of the thread returned from its children, and watches it for whom that is of
+    /// use.
+    fn keep(
         &mut self,
-        call: Call,
-        then: impl FnOnce(i64) -> Vec<Call>,
+        registers: &Registers,
+        result: i64,
+        length: u64,
+        watches: Option<&Watches>,
     ) -> io::Result<()> {
-        self.in_place_of_call(|trace, registers, _| {
-            let result = trace.call(registers, call)?;
-            then(result).into_iter().try_for_each(|call| trace.call(registers, call).map(drop))?;
-            Ok(result)
-        })
+        if (-4095..=0).contains(&result) {
+            return Ok(());
+        }
+        let address = result as u64;
+        let unshare = [address, length, libc::MADV_DONTFORK as u64, 0, 0, 0];
+        self.call(registers, (libc::SYS_madvise, unshare))?;
+        match watches {
+            Some(watches) => self.watch(registers, address, length, watches),
+            None => Ok(()),
+        }
+    }
+
+    /// Watches a mapping, where the process may ask for that.
+    fn watch(
+        &mut self,
+        registers: &Registers,
+        address: u64,
+        length: u64,
+        watches: &Watches,
+    ) -> io::Result<()> {
+        let ask = (libc::SYS_userfaultfd, [WATCH_FLAGS, watches.secret(), 0, 0, 0, 0]);
+        let fd = self.call(registers, ask)?;
+        let Ok(fd @ 0..) = i32::try_from(fd) else { return Ok(()) };
+        let file = process_of(self.thread.0 as u32).and_then(|process| descriptor_of(process, fd));
+        self.call(registers, close(fd))?;
+        // Without it, it is looked at as time goes by.
+        if let Ok(watch) = file.and_then(|file| WriteWatch::new(file, address, length)) {
+            watches.add(watch);
+        }
+        Ok(())
     }
 
     /// Makes calls for the thread, in place of the one that it is in, and gives that a result. The last argument of
