@@ -9,7 +9,7 @@ use crate::mapping::shown;
 use crate::rules;
 
 const SPACE: u32 = 0x90f1;
-const WINDOW: u32 = 0x0070;
+pub(crate) const WINDOW: u32 = 0x0070;
 const GROUP: u32 = 0xa06c;
 const CONTEXT_SHARE: u32 = 0x9067;
 const OS_DESCRIPTOR: u64 = 0x71;
@@ -80,7 +80,7 @@ pub(crate) struct Rig {
     pub(crate) bytes: &'static mut [u8],
     /// What is rung, and what it is mapped by: a subdevice and its object.
     pub(crate) registers: &'static mut [u8],
-    usermode: (u32, u32),
+    pub(crate) usermode: (u32, u32),
     notifier: &'static mut [u8],
 }
 
@@ -107,7 +107,7 @@ fn dma(record: &str, client: &Client, device: u32, [window, memory]: [u32; 2], a
 }
 
 /// Maps memory for the GPU; where it is then.
-fn map_dma(
+pub(crate) fn map_dma(
     client: &Client,
     device: u32,
     pair: [u32; 2],

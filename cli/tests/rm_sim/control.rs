@@ -1,5 +1,6 @@
 //! Control commands.
 
+use crate::channel::Rig;
 use crate::client::status::*;
 use crate::client::*;
 use crate::rules;
@@ -101,6 +102,35 @@ rules! {
         assert_eq!(write(ON_FAULTS, 0x5, 0xf, [0, 0, 0]), OK);
         assert_eq!(read(&[ON_FAULTS], 0, [0, 0]), (OK, vec![(0, 0x35)]));
         assert_eq!(write(TICK, 1, 1, [0, 0, 0]), INVALID_ARGUMENT);
+    }
+
+    registers_of_contexts_are_those_of_channels {
+        const ON_FAULTS: u64 = 0x41_88b0;
+        let rig = Rig::new();
+        let client = &rig.client;
+        let (subdevice, _) = rig.usermode;
+        let call = |is_write: bool, value: u64, [of_client, channel]: [u64; 2]| {
+            let operation = Struct::new("NV2080_CTRL_GPU_REG_OP").with("regType", 1).with("regOffset", ON_FAULTS);
+            let operation = operation.with("regOp", is_write.into()).with("regValueLo", value);
+            let mut operation = operation.with("regAndNMaskLo", u64::from(u32::MAX));
+            let mut params = Struct::new("NV2080_CTRL_GPU_EXEC_REG_OPS_PARAMS")
+                .with("hClientTarget", of_client)
+                .with("hChannelTarget", channel)
+                .with("regOpCount", 1)
+                .with("regOps", operation.bytes.as_mut_ptr() as u64);
+            let status = client.control(subdevice, "NV2080_CTRL_CMD_GPU_EXEC_REG_OPS", &mut params);
+            (status, operation.get("regValueLo"))
+        };
+        let (handle, all) = (u64::from(client.handle), [0, 0]);
+        let own = [handle, rig.channel.into()];
+        let read = |of| call(false, 0, of);
+        for wrong in [[handle, subdevice.into()], [handle, 0x1234], [0x1234, rig.channel.into()]] {
+            assert_eq!([call(true, 7, wrong).0, read(wrong).0], [INVALID_CHANNEL; 2]);
+        }
+        // What all have each has, until it gets its own, and all get what is written to all.
+        assert_eq!((call(true, 3, all).0, read(own)), (OK, (OK, 3)));
+        assert_eq!((call(true, 5, own).0, read(own), read(all)), (OK, (OK, 5), (OK, 3)));
+        assert_eq!((call(true, 9, all).0, read(own)), (OK, (OK, 9)));
     }
 
     a_gpu_that_drains_takes_nobody {
@@ -365,7 +395,7 @@ rules! {
         assert_eq!((params.get("domain"), params.get("bus"), params.get("slot")), (0, 1, 0));
         params.set("gpuId", 0x700);
         let status = ask(&client, "NV0000_CTRL_CMD_GPU_GET_PCI_INFO", &mut params);
-        assert_eq!(status, INVALID_ARGUMENT);
+        assert_eq!(status, OBJECT_NOT_FOUND);
         let mut params = Struct::new("NV0000_CTRL_GPU_GET_DEVICE_IDS_PARAMS");
         assert_eq!(ask(&client, "NV0000_CTRL_CMD_GPU_GET_DEVICE_IDS", &mut params), OK);
         assert_eq!(params.get("deviceIds"), 1);

@@ -2,6 +2,7 @@
 
 use nvabi::driver::AnyDriver;
 
+use crate::channel::{WINDOW, map_dma};
 use crate::client::status::*;
 use crate::client::*;
 use crate::simulate;
@@ -54,7 +55,7 @@ fn peers_over_pcie() {
     const OWN: u64 = 0x67;
     let client = Client::new();
     let (device, one) = client.device(0);
-    let (_, other) = client.device(1);
+    let (other_device, other) = client.device(1);
     let ids = ids(&client);
     let all = matrix(&client, &ids, &[]).unwrap();
     assert_eq!([all[0], all[1], all[8], all[9]], [OWN, BUS, BUS, OWN]);
@@ -79,7 +80,19 @@ fn peers_over_pcie() {
     ] {
         assert_eq!(alloc(client.handle, wrong), Err(INVALID_ARGUMENT));
     }
+    // Who means a peer's memory must reach it.
+    const NOSLI: u64 = 2 << 20;
+    let mut range = Struct::new("NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS").with("limit", (1 << 48) - 1);
+    let window = client.alloc(device, WINDOW, Some(&mut range)).unwrap();
+    let memory = |class| {
+        let mut params = memory_params(class, 0x1_0000);
+        client.alloc(other_device, class, Some(&mut params)).unwrap()
+    };
+    let (theirs, systems) = (memory(VIDEO_MEMORY), memory(SYSTEM_MEMORY));
+    let map = |memory| map_dma(&client, device, [window, memory], [0, 0x1_0000, NOSLI, 0]).err();
+    assert_eq!([map(theirs), map(systems)], [Some(INVALID_STATE), Some(INVALID_ARGUMENT)]);
     let first = alloc(client.handle, pair()).unwrap();
+    assert_eq!([map(theirs), map(systems)], [None, Some(INVALID_ARGUMENT)]);
     // More than one of a pair, and each goes with a subdevice.
     let second = alloc(client.handle, params([other, one])).unwrap();
     assert_eq!(client.free(first), OK);
@@ -117,6 +130,13 @@ fn server_cards_reach_each_other_in_every_branch() {
     for (_, driver) in newest {
         simulate(name, driver.tag(), &["--gpus", "2", "--gpu", "a100"], peers_over_pcie);
     }
+}
+
+#[test]
+fn what_peers_see_of_each_other_goes() {
+    let name = "rm_sim::peers::what_peers_see_of_each_other_goes";
+    let body = crate::ranges::what_peers_see_of_each_other_goes;
+    simulate(name, "550.163.01", &["--gpus", "2", "--gpu", "a100"], body);
 }
 
 #[test]

@@ -10,8 +10,9 @@ const CPU: [u8; 16] = [
     0xa6, 0x5e, 0x0f, 0x4e, 0xd7, 0xd4, 0x7b, 0xa2, 0x50, 0x47, 0x41, 0x2c, 0x14, 0x2a, 0x77, 0x73,
 ];
 
-/// The identity of the first GPU.
+/// The identity of the first GPU, and of the second.
 const UUID: [u8; 16] = *b"nvabi-simulated\0";
+const OTHER: [u8; 16] = *b"nvabi-simulated\x01";
 
 const BOTH: i32 = libc::PROT_READ | libc::PROT_WRITE;
 const FIXED: i32 = libc::MAP_SHARED | libc::MAP_FIXED;
@@ -56,9 +57,14 @@ fn space() -> Fd {
 }
 
 fn register(fd: Fd) -> u32 {
-    let mut args = Struct::new("UVM_REGISTER_GPU_PARAMS");
-    args.put("gpu_uuid", &UUID);
-    uvm(fd, "UVM_REGISTER_GPU", &mut args)
+    with_gpu(fd, "UVM_REGISTER_GPU", UUID)
+}
+
+/// UVM_REGISTER_GPU, or UVM_UNREGISTER_GPU.
+fn with_gpu(fd: Fd, name: &str, uuid: [u8; 16]) -> u32 {
+    let mut args = Struct::new(&format!("{name}_PARAMS"));
+    args.put("gpu_uuid", &uuid);
+    uvm(fd, name, &mut args)
 }
 
 /// A call about the GPU and objects of a rig.
@@ -202,6 +208,52 @@ fn follow(
         args.set("requestedVersion", 1);
     }
     uvm(file, name, &mut args)
+}
+
+/// On a machine of two GPUs that reach each other over PCIe.
+pub(crate) fn what_peers_see_of_each_other_goes() {
+    const LENGTH: usize = 0x20_0000;
+    let fd = space();
+    let peers = |name: &str| {
+        let mut args = Struct::new(&format!("{name}_PARAMS"));
+        args.put("gpuUuidA", &UUID);
+        args.put("gpuUuidB", &OTHER);
+        uvm(fd, name, &mut args)
+    };
+    let ends: [&dyn Fn() -> u32; 2] =
+        [&|| peers("UVM_DISABLE_PEER_ACCESS"), &|| with_gpu(fd, "UVM_UNREGISTER_GPU", OTHER)];
+    for end in ends {
+        let mut rig = Rig::new();
+        let (device, _) = rig.client.device(1);
+        let mut params = memory_params(VIDEO_MEMORY, LENGTH as u64);
+        let theirs = rig.client.alloc(device, VIDEO_MEMORY, Some(&mut params)).unwrap();
+        let own = std::mem::replace(&mut rig.memory, theirs);
+        // The first end leaves it registered, the second one not.
+        with_gpu(fd, "UVM_REGISTER_GPU", OTHER);
+        assert_eq!(register_space(fd, &rig), OK);
+        let base = addresses(LENGTH);
+        let external = |name| range(fd, name, base, LENGTH as u64);
+        assert_eq!(external("UVM_CREATE_EXTERNAL_RANGE"), OK);
+        let shown = |rig: &Rig| show(fd, rig, [base, LENGTH as u64, 0], ("offset", 0));
+        assert_eq!(shown(&rig), INVALID_DEVICE, "they are no peers");
+        assert_eq!(peers("UVM_ENABLE_PEER_ACCESS"), OK);
+        assert_eq!(peers("UVM_ENABLE_PEER_ACCESS"), INVALID_DEVICE, "they are already");
+        assert_eq!(shown(&rig), OK);
+        rig.bytes[FROM as usize..][..4].copy_from_slice(b"peer");
+        rig.copy(BASE + FROM, base, 4);
+        rig.copy(base, BASE + TO, 4);
+        assert!(rig.is_done());
+        assert_eq!(&rig.bytes[TO as usize..][..4], b"peer");
+        assert_eq!(end(), OK);
+        rig.copy(base, BASE + TO, 4);
+        assert_eq!(rig.error(), MMU_FAULT);
+        assert_eq!((shown(&rig), external("UVM_FREE")), (INVALID_DEVICE, OK));
+        rig.memory = own;
+        let mut own = Struct::new("UVM_UNREGISTER_GPU_VASPACE_PARAMS");
+        own.put("gpuUuid", &UUID);
+        assert_eq!(uvm(fd, "UVM_UNREGISTER_GPU_VASPACE", &mut own), OK);
+    }
+    assert_eq!(peers("UVM_DISABLE_PEER_ACCESS"), INVALID_DEVICE);
 }
 
 rules! {

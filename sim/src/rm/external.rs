@@ -300,7 +300,7 @@ impl Driver {
         let pair = (first.min(second), first.max(second));
         let has_changed = match is_wanted {
             true => first != second && uvm.residence.connect(pair),
-            false => uvm.residence.disconnect(pair),
+            false => uvm.part(first, second),
         };
         if has_changed { Ok(()) } else { Err(Status::INVALID_DEVICE.into()) }
     }

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use super::Driver;
 use super::accounts::Accounts;
+use super::control::Registers;
 use super::energy::Meter;
 use super::interface::Interface;
 use super::mig::Instances;
@@ -46,8 +47,8 @@ pub(super) struct Gpu {
     pub(super) reservation: Option<u32>,
     /// Clients and subdevices that ask for a clock of the shader cores that ticks as often as can be.
     pub(super) fast_ticks: BTreeSet<(u32, u32)>,
-    /// What programs wrote into registers: by client and channel of a context or none, and the register.
-    pub(super) registers: BTreeMap<((u32, u32), u32), u32>,
+    /// What programs wrote into registers.
+    pub(super) registers: Registers,
     /// What it is divided into.
     pub(super) instances: Instances,
     /// Entries of the profile's lists by the numbers of their indices.
@@ -99,7 +100,7 @@ impl Gpu {
             state,
             reservation,
             fast_ticks: BTreeSet::new(),
-            registers: BTreeMap::new(),
+            registers: Registers::new(),
             accounts: Accounts::default(),
             meter: Meter::new(Instant::now()),
             instances,

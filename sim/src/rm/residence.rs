@@ -269,9 +269,15 @@ impl Residence {
         self.pages().peers.contains(&(one.min(other), one.max(other)))
     }
 
-    /// UVM_DISABLE_PEER_ACCESS; whether they were peers.
-    pub(super) fn disconnect(&self, pair: (usize, usize)) -> bool {
-        self.pages().peers.remove(&pair)
+    /// UVM_DISABLE_PEER_ACCESS; whether they were peers. What they see from afar they look for anew.
+    pub(super) fn disconnect(&self, one: usize, other: usize) -> bool {
+        let mut pages = self.pages();
+        let were_peers = pages.peers.remove(&(one.min(other), one.max(other)));
+        if were_peers {
+            pages.remote.remove(&one);
+            pages.remote.remove(&other);
+        }
+        were_peers
     }
 
     /// A GPU has no addresses any more: it sees nothing of others.
@@ -279,7 +285,7 @@ impl Residence {
         self.pages().remote.remove(&gpu);
     }
 
-    /// A GPU is unregistered: its pages go to the process, nothing is advised about it, and it has no peers.
+    /// A GPU is unregistered, which has no peers any more: its pages go to the process, and nothing is advised about it.
     pub(super) fn leave(&self, gpu: usize) {
         let own = Processor::Gpu(gpu);
         let mut pages = self.pages();
@@ -292,7 +298,6 @@ impl Residence {
         }
         pages.accessed_by.remove(&gpu);
         pages.remote.remove(&gpu);
-        pages.peers.retain(|(first, second)| *first != gpu && *second != gpu);
         drop(pages);
         self.tell(&events);
     }

@@ -155,14 +155,10 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    /// What one GPU calls another one.
-    pub(super) fn id(&self, from: usize, to: usize) -> Option<u32> {
+    /// What each calls the other, by who calls whom.
+    pub(super) fn names(&self) -> [((usize, usize), u32); 2] {
         let [one, other] = self.gpus;
-        match (from, to) {
-            pair if pair == (one, other) => Some(self.ids[0]),
-            pair if pair == (other, one) => Some(self.ids[1]),
-            _ => None,
-        }
+        [((one, other), self.ids[0]), ((other, one), self.ids[1])]
     }
 }
 

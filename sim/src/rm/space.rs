@@ -9,7 +9,7 @@ use super::alloc::{NewObject, SYSTEM_MEMORY, VIDEO_MEMORY, VIRTUAL_MEMORY};
 use super::failed::{Failed, Result};
 use super::frontend::Caller;
 use super::interface::Params;
-use super::memory::{Buffer, IN_GPU, LOCATION, PAGE, VIRTUAL, bits};
+use super::memory::{Buffer, IN_GPU, LOCATION, Of, PAGE, VIRTUAL, bits};
 use super::residence::{Access, Residence, Touch};
 use super::server::{Client, ObjectKind};
 use crate::Status;
@@ -30,6 +30,9 @@ const HANDLE_PROVIDED: u32 = 0x0000_4000;
 const DMA_OFFSET_FIXED: u32 = 1 << 15;
 const DMA_ACCESS: (u32, u32) = (0, 3);
 const DMA_READ_ONLY: u32 = 1;
+/// NVOS46_FLAGS_P2P_ENABLE, of which one value means a peer that is no part of the same device: _NOSLI.
+const P2P: (u32, u32) = (20, 3);
+const P2P_PEER: u32 = 2;
 /// NVOS32_FUNCTION_ALLOC_SIZE.
 const ALLOC_SIZE: u32 = 2;
 
@@ -146,6 +149,15 @@ impl Space {
     /// Unmaps what is mapped at some addresses: of what is larger the rest stays.
     pub(super) fn unmap(&self, base: u64, length: u64) {
         self.unmap_those(base, length, |_| true);
+    }
+
+    /// Unmaps what UVM maps here of another GPU's own memory.
+    pub(super) fn unmap_kept_of(&self, owner: usize) {
+        let is_meant = |held: &Held| match held {
+            Held::Kept(buffer) => buffer.of == Of::Video && buffer.gpu == owner,
+            _ => false,
+        };
+        self.unmap_those(self.base, self.end - self.base, is_meant);
     }
 
     fn unmap_those(&self, base: u64, length: u64, is_meant: impl Fn(&Held) -> bool) {
@@ -428,12 +440,20 @@ impl Driver {
     /// NV_ESC_RM_MAP_MEMORY_DMA: `virtmemMapTo_IMPL`, `dmaAllocMapping_GM107`.
     pub(super) fn map_memory_dma(&mut self, caller: Caller<'_>, args: &mut Params) -> Result {
         let client = self.server.client(args.word("hClient")?, caller.owner)?;
-        let addresses = client.addresses(args.word("hDma")?)?;
-        let buffer = client.memory(args.word("hMemory")?)?;
+        let addresses = client.addresses(args.word("hDma")?)?.clone();
+        let buffer = client.memory(args.word("hMemory")?)?.clone();
         let (offset, length) = (args.get("offset")?, args.get("length")?);
         let flags = args.word("flags")?;
         if length == 0 || offset.checked_add(length).is_none_or(|end| end > buffer.size) {
             return Err(Status::INVALID_BASE.into());
+        }
+        if bits(flags, P2P) == P2P_PEER {
+            if buffer.of != Of::Video {
+                return Err(Status::INVALID_ARGUMENT.into());
+            }
+            if !self.has_peer(addresses.space.gpu, buffer.gpu) {
+                return Err(Status::INVALID_STATE.into());
+            }
         }
         let (space, pages) = (&addresses.space, length.next_multiple_of(PAGE));
         let base = if flags & DMA_OFFSET_FIXED != 0 {
@@ -452,7 +472,7 @@ impl Driver {
             place.filter(fits).ok_or(Status::NO_MEMORY)?
         };
         let is_writable = bits(flags, DMA_ACCESS) != DMA_READ_ONLY;
-        let held = Held::Seen(Arc::downgrade(buffer), Arc::downgrade(addresses));
+        let held = Held::Seen(Arc::downgrade(&buffer), Arc::downgrade(&addresses));
         space.map(base, pages, held, offset, is_writable);
         Ok(args.set("dmaOffset", base)?)
     }

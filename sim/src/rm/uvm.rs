@@ -83,6 +83,17 @@ impl Space {
         self.flags & SHARING != 0
     }
 
+    /// Two GPUs see nothing of each other's memory any more; whether they were peers: `disable_peers`.
+    pub(super) fn part(&mut self, one: usize, other: usize) -> bool {
+        let were_peers = self.residence.disconnect(one, other);
+        for (gpu, owner) in [(one, other), (other, one)] {
+            if let Some(space) = self.spaces.get(&gpu).filter(|_| were_peers) {
+                space.unmap_kept_of(owner);
+            }
+        }
+        were_peers
+    }
+
     /// Ends what a GPU sees of it; whether it saw anything.
     pub(super) fn leave(&mut self, gpu: usize) -> bool {
         let Some(space) = self.spaces.remove(&gpu) else { return false };
@@ -383,6 +394,9 @@ impl Driver {
         let gpu = self.registered_gpu(caller, args, "gpu_uuid")?;
         let space = self.uvm_space(caller)?;
         space.gpus.remove(&gpu);
+        for other in space.gpus.clone() {
+            space.part(gpu, other);
+        }
         space.instances.remove(&gpu);
         space.leave(gpu);
         space.residence.leave(gpu);

@@ -22,6 +22,7 @@ mod system;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub(super) use mig::Seen;
+pub(super) use registers::Registers;
 
 use super::Driver;
 use super::failed::{Failed, Result};

@@ -1,6 +1,8 @@
 //! How GPUs reach each other's memory (`src/nvidia/src/kernel/platform/p2p/p2p_caps.c`), and the objects by which they
 //! do (`src/nvidia/src/kernel/gpu/bus/p2p_api.c`).
 
+use std::collections::BTreeMap;
+
 use super::{Handler, Target};
 use crate::Status;
 use crate::rm::Driver;
@@ -26,6 +28,9 @@ const NOT_SUPPORTED: u32 = 5;
 /// BUS_INVALID_PEER, and how many peers a GPU has names for (P2P_MAX_NUM_PEERS).
 const NO_PEER: u32 = u32::MAX;
 const MAX_PEERS: u32 = 8;
+
+/// What GPUs call each other, by who calls whom.
+type PeerNames = BTreeMap<(usize, usize), u32>;
 
 /// By what GPUs reach each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,9 +88,9 @@ fn caps(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result
     for index in 0..params.count("p2pCapsStatus")? {
         params.set(&format!("p2pCapsStatus[{index}]"), way.status(index, is_alone))?;
     }
+    let names = driver.peer_names();
     let pairs = gpus.iter().flat_map(|from| gpus.iter().map(|to| (*from, *to)));
-    let own: Vec<u32> =
-        pairs.map(|(from, to)| driver.peer_id(from, to).unwrap_or(NO_PEER)).collect();
+    let own: Vec<u32> = pairs.map(|pair| names.get(&pair).copied().unwrap_or(NO_PEER)).collect();
     let none = vec![NO_PEER; own.len()];
     for (name, ids) in [("busPeerIds", own), ("busEgmPeerIds", none)] {
         if !params.has(name) {
@@ -156,7 +161,8 @@ impl Driver {
         if gpus.iter().any(|gpu| self.is_mig_enabled(*gpu)) {
             return Way::None(NOT_SUPPORTED);
         }
-        if others.iter().all(|other| self.are_linked(*first, *other)) {
+        let mut linked = others.iter().filter(|other| is_alone || *other != first);
+        if linked.all(|other| self.are_linked(*first, *other)) {
             return Way::Links;
         }
         let number = |gpu: usize, name: &str| self.number_of(gpu, &format!("identity.{name}"));
@@ -170,23 +176,26 @@ impl Driver {
         }
     }
 
-    /// What a GPU calls another one, while there are objects that let it reach it.
-    fn peer_id(&self, from: usize, to: usize) -> Option<u32> {
-        self.server.objects().find_map(|object| match &object.kind {
-            ObjectKind::Peers(peers) => peers.id(from, to),
+    /// What GPUs call each other, while there are objects that let one reach the other.
+    fn peer_names(&self) -> PeerNames {
+        let pairs = self.server.objects().filter_map(|object| match &object.kind {
+            ObjectKind::Peers(peers) => Some(peers.names()),
             _ => None,
-        })
+        });
+        pairs.flatten().collect()
+    }
+
+    /// Whether a GPU reaches the memory of another one, or its own as that of a peer.
+    pub(in crate::rm) fn has_peer(&self, from: usize, to: usize) -> bool {
+        self.peer_names().contains_key(&(from, to))
     }
 
     /// The first name that a GPU has for no other one. Those on switches have one for all (`kbusGetNvSwitchPeerId`).
-    fn unused_id(&self, from: usize) -> Option<u32> {
+    fn unused_name(&self, names: &PeerNames, from: usize) -> Option<u32> {
         if self.is_switched(from) {
             return Some(0);
         }
-        let taken = |id: &u32| {
-            let all = 0..self.gpus.len();
-            all.filter_map(|to| self.peer_id(from, to)).any(|other| other == *id)
-        };
+        let taken = |id: &u32| names.iter().any(|((who, _), name)| *who == from && name == id);
         (0..MAX_PEERS).find(|id| !taken(id))
     }
 
@@ -224,8 +233,10 @@ impl Driver {
             return Err(Status::NOT_SUPPORTED.into());
         }
         let [one, other] = gpus;
-        let id = |from, to| self.peer_id(from, to).or_else(|| self.unused_id(from));
-        let (Some(own), Some(theirs)) = (id(one, other), id(other, one)) else {
+        let names = self.peer_names();
+        let name =
+            |from, to| names.get(&(from, to)).copied().or_else(|| self.unused_name(&names, from));
+        let (Some(own), Some(theirs)) = (name(one, other), name(other, one)) else {
             return Err(Status::INSUFFICIENT_RESOURCES.into());
         };
         for side in ["l2p", "p2l"] {

@@ -1,10 +1,13 @@
 //! Registers that the driver reads and writes for a program (`subdevice_ctrl_gpu_regops.c`), and the commands that
 //! change what is in them.
 
+use std::collections::BTreeMap;
+
 use super::{Handler, Target};
 use crate::Status;
 use crate::rm::Driver;
 use crate::rm::failed::{Failed, Result};
+use crate::rm::gpu::Gpu;
 use crate::rm::interface::Params;
 use crate::rm::server::ObjectKind;
 
@@ -56,23 +59,32 @@ fn operations(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> 
     let address = |at: usize| list.wrapping_add((at * size) as u64);
     let read = |at: usize| driver.read(client, OPERATION, address(at), size);
     let mut all = (0..count as usize).map(read).collect::<std::result::Result<Vec<_>, _>>()?;
-    let context = (params.word("hClientTarget")?, params.word("hChannelTarget")?);
-    let mut kept = driver.gpus[gpu].registers.clone();
+    let context = match (params.word("hClientTarget")?, params.word("hChannelTarget")?) {
+        (0, _) => Context::All,
+        // The status is that of GSP, which is not public.
+        (client, channel) if !driver.is_context(client, channel, gpu) => {
+            return Err(Status::INVALID_CHANNEL.into());
+        }
+        (client, channel) => Context::Of(client, channel),
+    };
+    let mut written = BTreeMap::new();
     let mut unknown = None;
     for (at, operation) in all.iter_mut().enumerate() {
         let register = operation.word("regOffset")?;
         let (how, of) = (operation.get("regOp")?, operation.get("regType")?);
-        let key = (if of == OF_CONTEXT { context } else { (0, 0) }, register);
+        let key = (if of == OF_CONTEXT { context } else { Context::None }, register);
+        let before = || {
+            let before = written.get(&key).copied();
+            before.unwrap_or_else(|| driver.gpus[gpu].register(key))
+        };
         let value = match (how, of) {
             (READ_32, GLOBAL) if register == TICK => Some(driver.tick(gpu)),
-            (READ_32, GLOBAL | OF_CONTEXT) if ON_FAULTS.contains(&register) => {
-                Some(kept.get(&key).copied().unwrap_or(0))
-            }
+            (READ_32, GLOBAL | OF_CONTEXT) if ON_FAULTS.contains(&register) => Some(before()),
             (WRITE_32, GLOBAL | OF_CONTEXT) if ON_FAULTS.contains(&register) => {
                 let (value, mask) =
                     (operation.word("regValueLo")?, operation.word("regAndNMaskLo")?);
-                let before = kept.get(&key).copied().unwrap_or(0);
-                kept.insert(key, before & !mask | value);
+                let after = before() & !mask | value;
+                written.insert(key, after);
                 Some(value)
             }
             _ => None,
@@ -96,7 +108,7 @@ fn operations(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> 
         }
     }
     if unknown.is_none() || goes_on {
-        driver.gpus[gpu].registers = kept;
+        driver.gpus[gpu].set_registers(written);
     }
     let Some((_, register, how, of)) = unknown else { return Ok(()) };
     let what = format!(
@@ -120,7 +132,50 @@ fn tick(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result
     Ok(())
 }
 
+/// Whose a register is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::rm) enum Context {
+    /// The GPU's.
+    None,
+    /// All channels', those as well that come later.
+    All,
+    /// That of a client's channel, or group of them.
+    Of(u32, u32),
+}
+
+/// What was written, by whose register it is, and where.
+pub(in crate::rm) type Registers = BTreeMap<(Context, u32), u32>;
+
+impl Gpu {
+    fn register(&self, (context, register): (Context, u32)) -> u32 {
+        let own = self.registers.get(&(context, register));
+        let of_all = || self.registers.get(&(Context::All, register));
+        let is_general = context == Context::None;
+        let found = if is_general { own } else { own.or_else(of_all) };
+        found.copied().unwrap_or(0)
+    }
+
+    fn set_registers(&mut self, written: Registers) {
+        for (context, register) in written.keys() {
+            if *context == Context::All {
+                let is_one = |of: &Context| matches!(of, Context::Of(..));
+                self.registers.retain(|(of, at), _| !(is_one(of) && at == register));
+            }
+        }
+        self.registers.extend(written);
+    }
+}
+
 impl Driver {
+    /// Whether a client has a channel of a GPU, or a group of them.
+    fn is_context(&self, client: u32, object: u32, gpu: usize) -> bool {
+        let found = self.server.find(client).and_then(|client| client.object(object));
+        found.is_ok_and(|object| {
+            let is_channel = matches!(object.kind, ObjectKind::Channel(_) | ObjectKind::Group(_));
+            is_channel && object.kind.gpu() == Some(gpu)
+        })
+    }
+
     /// NV_PTIMER_GR_TICK_FREQ.
     fn tick(&self, gpu: usize) -> u32 {
         if self.gpus[gpu].fast_ticks.is_empty() { TICK_DEFAULT } else { TICK_MAX }
@@ -128,11 +183,13 @@ impl Driver {
 
     /// Contexts' registers end with their channels.
     pub(in crate::rm) fn drop_registers(&mut self) {
-        for gpu in &mut self.gpus {
-            gpu.registers.retain(|((client, channel), _), _| {
-                let found = self.server.find(*client).and_then(|client| client.object(*channel));
-                *client == 0 || found.is_ok()
+        for gpu in 0..self.gpus.len() {
+            let mut registers = std::mem::take(&mut self.gpus[gpu].registers);
+            registers.retain(|(context, _), _| match context {
+                Context::Of(client, channel) => self.is_context(*client, *channel, gpu),
+                Context::None | Context::All => true,
             });
+            self.gpus[gpu].registers = registers;
         }
     }
 

@@ -160,7 +160,7 @@ fn id_info(driver: &mut Driver, _: &Target<'_>, params: &mut Params) -> Result {
 
 fn pci_info(driver: &mut Driver, _: &Target<'_>, params: &mut Params) -> Result {
     let id = params.word("gpuId")?;
-    let gpu = driver.present().find(|gpu| gpu.id() == id).ok_or(Status::INVALID_ARGUMENT)?;
+    let gpu = driver.present().find(|gpu| gpu.id() == id).ok_or(Status::OBJECT_NOT_FOUND)?;
     params.set("domain", 0_u32)?;
     params.set("bus", gpu.bus())?;
     params.set("slot", 0_u32)?;
