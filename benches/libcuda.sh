@@ -4,8 +4,9 @@
 #   NVABI_REAL=FOLDER benches/libcuda.sh [RUNS] [GPU]
 #
 # FOLDER is what tests/real/fetch.sh prints, or its first line. One program initialises libcuda, makes a context and
-# copies 1 MiB there and back; another copies pinned memory of 64 MiB; a third sleeps for five seconds with a context.
-# They alternate with `true` on the same machine, RUNS times each (default 11); medians.
+# copies 1 MiB there and back; another copies pinned memory of 64 MiB; a third has streams write words after pauses; a
+# fourth sleeps for five seconds with a context. They alternate with `true` on the same machine, RUNS times each
+# (default 11); medians.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/.."
@@ -54,6 +55,19 @@ elif part == "copies":
     ctypes.memset(pinned, 7, size)
     for took in both_ways(pinned, size):
         print(size / 1e9 / took, file=out)
+elif part == "rings":
+    stream = made(ctypes.c_void_p, "cuStreamCreate", 1)
+    memory = made(ctypes.c_void_p, "cuMemHostAlloc", Size(4096), 2)
+    there = made(Pointer, "cuMemHostGetDevicePointer_v2", memory, 0)
+    word = ctypes.c_uint32.from_address(memory.value)
+    pause, count = float(sys.argv[3]), int(sys.argv[4])
+    for number in range(1, count + 1):
+        time.sleep(pause)
+        began = time.monotonic()
+        call("cuStreamWriteValue32_v2", stream, there, number, 0)
+        while word.value != number:
+            pass
+        print((time.monotonic() - began) * 1e6, file=out)
 else:
     # What all processes of the simulator used while nothing was to do, as far as the clock of the system counts.
     simulator = os.path.realpath(sys.argv[3])
@@ -81,6 +95,11 @@ for _ in $(seq "$runs"); do
     timed "$work/start" sim 1 true
     timed "$work/whole" sim 1 python3 "$work/program.py" context "$work/context"
     sim 1 python3 "$work/program.py" copies "$work/copies"
+    sim 1 python3 "$work/program.py" rings "$work/rings0" 0 50
+    sim 1 python3 "$work/program.py" rings "$work/rings1" 0.001 50
+    sim 1 python3 "$work/program.py" rings "$work/rings10" 0.01 50
+    sim 1 python3 "$work/program.py" rings "$work/rings100" 0.1 10
+    sim 1 python3 "$work/program.py" rings "$work/rings1000" 1 3
     sim 1 python3 "$work/program.py" idle "$work/idle1" "$nvabi"
     sim 8 python3 "$work/program.py" idle "$work/idle8" "$nvabi"
 done
@@ -90,5 +109,8 @@ printf '%-62s %8s ms\n' 'the simulator and a program that does nothing' "$(media
 printf '%-62s %8s ms\n' 'the same and Python with cuInit, a context, 1 MiB both ways' "$(median whole)"
 printf '%-62s %8s ms\n' 'cuInit, a context, 1 MiB three times there and back' "$(median context)"
 printf '%-62s %8s GB/s\n' 'pinned memory, 64 MiB' "$(median copies)"
+for pause in 0 1 10 100 1000; do
+    printf '%-62s %8s us\n' "a word that a stream writes after a pause of $pause ms" "$(median "rings$pause")"
+done
 printf '%-62s %8s %% of a core\n' 'the simulator while a context has nothing to do' "$(median idle1)"
 printf '%-62s %8s %% of a core\n' 'the same with eight GPUs' "$(median idle8)"
