@@ -116,6 +116,11 @@ impl<M: Mappings> Foreign for Seen<M> {
         self.access(address, true, write, || self.takes(address, width, value));
     }
 
+    fn write(&self, address: u64, bytes: &[u8]) -> bool {
+        let at = self.mappings.at(address).filter(|(.., is_writable)| *is_writable);
+        at.is_some_and(|(of, at, _)| of.write(at, bytes))
+    }
+
     fn compare_exchange(&self, address: u64, width: u64, old: u64, new: u64) -> u64 {
         let exchange = |of: &M::Bytes, at| of.compare_exchange(at, width as usize, old, new);
         // The scheduler's word is free whenever somebody looks.

@@ -53,6 +53,11 @@ pub trait Foreign: std::fmt::Debug + Send + Sync {
     /// Writes the low bytes of a value, as [`Foreign::load`] reads them; what is gone meanwhile takes nothing.
     fn store(&self, address: u64, width: u64, value: u64);
 
+    /// Writes bytes to what [`Foreign::range`] gave; whether they could be. Else they are stored one by one.
+    fn write(&self, _address: u64, _bytes: &[u8]) -> bool {
+        false
+    }
+
     /// Stores `new` where `old` is found, in one step; the value found.
     fn compare_exchange(&self, address: u64, width: u64, old: u64, new: u64) -> u64;
 }
@@ -478,6 +483,18 @@ impl GlobalAddress<'_> {
         }
         // SAFETY: the argument of `load`; mappings are writable, and so is registered memory by promise.
         unsafe { access::store(pointer(at), width, value) }
+    }
+
+    /// Reads all that was located, where it is no allocation; whether that was done.
+    pub(crate) fn read_foreign(self, bytes: &mut [u8]) -> bool {
+        let at = self.part(0, bytes.len() as u64);
+        self.foreign.is_some_and(|foreign| foreign.read(at, bytes))
+    }
+
+    /// Writes all that was located, where it is no allocation; whether that was done.
+    pub(crate) fn write_foreign(self, bytes: &[u8]) -> bool {
+        let at = self.part(0, bytes.len() as u64);
+        self.foreign.is_some_and(|foreign| foreign.write(at, bytes))
     }
 
     /// Replaces 2, 4 or 8 bytes by what a function makes of them; the old value.

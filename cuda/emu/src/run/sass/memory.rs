@@ -9,9 +9,13 @@ use super::super::warp::lanes_of;
 use super::super::{Mistake, mistake, read_word};
 use super::warp::{Warp, ZEROS};
 use crate::lanes::mbarrier;
+use crate::memory::GlobalAddress;
 use crate::program::{Rmw, Space, WINDOW_SHIFT};
 use crate::report::{EventKind, FindingKind};
 use crate::sass::{Address, BANK_BYTES, Op, Row, Source};
+
+/// Bytes of the widest access of a warp.
+const WIDEST: usize = 32 * 16;
 
 impl Warp<'_> {
     /// The address that each lane accesses.
@@ -55,6 +59,20 @@ impl Warp<'_> {
         {
             return Ok(());
         }
+        if !strong
+            && reading == mask
+            && let Some(bytes) = self.read_side_by_side(state, at.space, &addresses, size, mask)
+        {
+            let mut values = [ZEROS; 4];
+            for (lane, bytes) in lanes_of(mask).zip(bytes.chunks(size as usize)) {
+                for (values, part) in values.iter_mut().zip(bytes.chunks(*width as usize)) {
+                    let value = read_word(part, *width);
+                    values[lane] = if *signed { extend(value, *width) } else { value as u32 };
+                }
+            }
+            self.write_parts(*to, *parts, &values, mask);
+            return Ok(());
+        }
         // Nothing says which parts of a vector the kernel uses.
         let used = if *parts == 1 { u64::MAX } else { 0 };
         let watched = state.grid.memory.shadow().is_some();
@@ -83,12 +101,62 @@ impl Warp<'_> {
             }
         }
         state.ordered |= *strong;
-        for (part, values) in values.iter().enumerate().take((*parts).into()) {
-            if *to != crate::sass::ZERO {
+        self.write_parts(*to, *parts, &values, mask);
+        Ok(())
+    }
+
+    fn write_parts(&mut self, to: u8, parts: u8, values: &[[u32; 32]; 4], mask: u32) {
+        for (part, values) in values.iter().enumerate().take(parts.into()) {
+            if to != crate::sass::ZERO {
                 self.write(to.saturating_add(part as u8), values, mask);
             }
         }
-        Ok(())
+    }
+
+    /// Where lanes that follow each other access bytes that do, which is what most do: in memory that is no allocation
+    /// each access is looked up anew. None where a detector is to see each lane.
+    fn side_by_side<'a>(
+        &self,
+        state: &mut State<'a>,
+        space: Space,
+        addresses: &[u64; 32],
+        size: u64,
+        mask: u32,
+    ) -> Option<GlobalAddress<'a>> {
+        let lanes = mask.checked_shr(mask.trailing_zeros())?;
+        let is_global = matches!(space, Space::Global | Space::Generic);
+        if !is_global || lanes & lanes.wrapping_add(1) != 0 || state.grid.memory.shadow().is_some()
+        {
+            return None;
+        }
+        let first = *addresses.get(mask.trailing_zeros() as usize)?;
+        let mut next = first;
+        for lane in lanes_of(mask) {
+            if addresses[lane] != next {
+                return None;
+            }
+            next = next.wrapping_add(size);
+        }
+        let lane = mask.trailing_zeros() as usize;
+        match self.private.locate(state, lane, space, first, size).ok()? {
+            Target::Global(_) => state.allocations.locate(first, next.checked_sub(first)?),
+            _ => None,
+        }
+    }
+
+    /// The bytes of all lanes, where they are side by side.
+    fn read_side_by_side(
+        &self,
+        state: &mut State<'_>,
+        space: Space,
+        addresses: &[u64; 32],
+        size: u64,
+        mask: u32,
+    ) -> Option<[u8; WIDEST]> {
+        let place = self.side_by_side(state, space, addresses, size, mask)?;
+        let mut bytes = [0; WIDEST];
+        let length = size as usize * mask.count_ones() as usize;
+        place.read_foreign(bytes.get_mut(..length)?).then_some(bytes)
     }
 
     /// Loads words of shared memory, if all are there and aligned: what most loads of kernels are.
@@ -140,6 +208,17 @@ impl Warp<'_> {
         for (part, values) in values.iter_mut().enumerate().take((*parts).into()) {
             if *from != crate::sass::ZERO {
                 *values = *self.row(from.saturating_add(part as u8));
+            }
+        }
+        if !strong && let Some(place) = self.side_by_side(state, at.space, &addresses, size, mask) {
+            let mut bytes = [0; WIDEST];
+            for (lane, bytes) in lanes_of(mask).zip(bytes.chunks_mut(size as usize)) {
+                for (values, part) in values.iter().zip(bytes.chunks_mut(*width as usize)) {
+                    part.copy_from_slice(&values[lane].to_le_bytes()[..part.len()]);
+                }
+            }
+            if place.write_foreign(&bytes[..size as usize * mask.count_ones() as usize]) {
+                return Ok(());
             }
         }
         let mut stored = 0u32;
