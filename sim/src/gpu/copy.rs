@@ -31,10 +31,12 @@ const DST_PITCH: u32 = 1 << 8;
 const CHUNK: u64 = 1 << 18;
 const PIXELS: u64 = 1 << 12;
 
-/// Whether a class has a method: the union of the classes' headers up to its own (`cla0b5.h` to `clcab5.h`). Those of
-/// Hopper and newer show a part of what the classes have, and what is older is in them.
+/// Whether a class has a method: the union of the classes' headers up to its own (`cla0b5.h` to `clcab5.h`, the copies
+/// in `nvidia-uvm` with those of the SDK). Those of Hopper and newer show a part of what the classes have, and what is
+/// older is in them.
 fn is_defined(class: u32, method: u32) -> bool {
     const VOLTA: u32 = 0xc3b5;
+    const TURING: u32 = 0xc5b5;
     const AMPERE_B: u32 = 0xc7b5;
     const HOPPER: u32 = 0xc8b5;
     const BLACKWELL_B: u32 = 0xcab5;
@@ -45,8 +47,9 @@ fn is_defined(class: u32, method: u32) -> bool {
         0x100 | 0x140 | 0x240..=0x248 | 0x254..=0x264 | LAUNCH_DMA | 0x400..=0x41c => 0,
         0x700..=0x720 | 0x728..=0x73c | PM_TRIGGER_END => 0,
         SRC_ORIGIN..=0x750 => VOLTA,
+        0x280..=0x28c => TURING,
         0x21c..=0x224 | 0x24c => AMPERE_B,
-        0x500 | 0x514 | 0x518 | 0x530..=0x53c | 0x6fc => HOPPER,
+        0x500..=0x518 | 0x530..=0x53c | 0x6fc => HOPPER,
         0x754 => BLACKWELL_B,
         _ => return false,
     };

@@ -7,6 +7,9 @@ use nvabi::tegra::class::host::*;
 /// Compares what a pushbuffer's check is with what it should be (`clc46f.h`).
 const CRC_CHECK: u32 = 0x7c;
 
+/// Asks for nothing that programs see (`nvidia-uvm/clc56f.h`, `clc86f.h`).
+const QUADRO_VERIFY: u32 = 0xa0;
+
 /// What the methods before have said.
 #[derive(Debug, Default)]
 pub(super) struct Host {
@@ -52,7 +55,7 @@ impl Host {
                 bus.interrupts.insert(Interrupt::Host);
             }
             NOP | FB_FLUSH | MEM_OP_A..=MEM_OP_D => {}
-            SET_REFERENCE | WFI | YIELD | CLEAR_FAULTED => {}
+            SET_REFERENCE | WFI | YIELD | CLEAR_FAULTED | QUADRO_VERIFY => {}
             CRC_CHECK if self.has_crc => {}
             _ => return Err(Fault::Commands(format!("the host has no method {method:#04x}"))),
         }
