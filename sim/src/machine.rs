@@ -99,6 +99,9 @@ pub(crate) trait Machine: Send {
         Vec::new()
     }
 
+    /// Holds no thread any longer that is gone.
+    fn forget_writers(&mut self, _is_gone: &dyn Fn(u32) -> bool) {}
+
     /// What a process has besides its descriptors, by kind; `files` are those that these mean.
     fn held_by(&self, process: u32, files: &[FileId]) -> Vec<(&'static str, usize)>;
 

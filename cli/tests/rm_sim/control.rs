@@ -188,59 +188,6 @@ rules! {
         assert!(open("/dev/nvidia0").is_ok());
     }
 
-    a_driver_lets_go_of_a_gpu_when_nobody_has_it {
-        const GPU: &str = "/sys/bus/pci/devices/0000:01:00.0";
-        const DRIVER: &str = "/sys/bus/pci/drivers/nvidia";
-        const CARD: &str = "/proc/driver/nvidia/gpus/0000:01:00.0";
-        let client = Client::new();
-        let started = |id: u32| {
-            // NV0000_CTRL_CMD_GPU_GET_INIT_STATUS, which the specs do not have.
-            let mut params = [id, 9];
-            let address = params.as_mut_ptr() as u64;
-            (client.control_with(client.handle, 0x203, address, 8), params[1])
-        };
-        let drain = |state: u64| {
-            let record = "NV0000_CTRL_GPU_MODIFY_DRAIN_STATE_PARAMS";
-            let mut params = Struct::new(record).with("gpuId", 0x100).with("newState", state);
-            ask(&client, "NV0000_CTRL_CMD_GPU_MODIFY_DRAIN_STATE", &mut params)
-        };
-        let has = |path: &str| std::fs::symlink_metadata(path).is_ok();
-        let shown = || [has(GPU), has(&format!("{GPU}/driver")), has(&format!("{DRIVER}/0000:01:00.0")), has(CARD)];
-        let tell = |file: &str, name: &str| std::fs::write(format!("{DRIVER}/{file}"), name).unwrap();
-        // Whether it could be started is known of one that was, since the driver has it.
-        for file in ["unbind", "bind"] {
-            tell(file, "0000:01:00.0");
-        }
-        assert_eq!([started(0x100), started(0x300)], [(INVALID_STATE, 9), (INVALID_ARGUMENT, 9)]);
-        let file = open("/dev/nvidia0").unwrap();
-        assert_eq!(started(0x100), (OK, 0));
-        unsafe { libc::close(file) };
-        assert_eq!(started(0x100), (OK, 0), "the last time");
-        // Who is not named keeps its driver.
-        tell("unbind", "0000:09:00.0");
-        assert_eq!((drain(1), shown()), (OK, [true; 4]));
-        tell("unbind", "0000:01:00.0\n");
-        assert_eq!(shown(), [true, false, false, false]);
-        assert_eq!((open("/dev/nvidia0"), started(0x100).0), (Err(libc::ENODEV), INVALID_ARGUMENT));
-        assert_eq!(drain(0), INVALID_ARGUMENT);
-        tell("bind", "0000:01:00.0");
-        assert_eq!((shown(), started(0x100).0), ([true; 4], INVALID_STATE));
-        // It drains no more. The write of who wants it to be let go returns when nobody has it.
-        let file = open("/dev/nvidia0").unwrap();
-        let script = format!("printf 0000:01:00.0 >{DRIVER}/unbind; [ -e {CARD} ]; echo $?");
-        let mut writer = std::process::Command::new("sh");
-        let writer = writer.args(["-c", &script]).stdout(std::process::Stdio::piped()).spawn().unwrap();
-        while has(&format!("{GPU}/driver")) {}
-        // Others go on, and have time to see it there.
-        (0..200).for_each(|_| assert_eq!(shown(), [true, false, false, true]));
-        assert_eq!(started(0x100), (OK, 0));
-        unsafe { libc::close(file) };
-        assert_eq!(String::from_utf8_lossy(&writer.wait_with_output().unwrap().stdout), "1\n");
-        assert_eq!(shown(), [true, false, false, false]);
-        tell("bind", "0000:01:00.0");
-        assert!(open("/dev/nvidia0").is_ok());
-    }
-
     persistence_opens_a_gpu_for_nobody {
         const ENABLED: u64 = 0;
         const DISABLED: u64 = 1;

@@ -32,6 +32,7 @@ mod peers;
 mod profile;
 mod ranges;
 mod reach;
+mod rebind;
 mod recorded;
 mod report;
 mod space;
@@ -100,6 +101,7 @@ fn run_all() {
         paths::RULES,
         ranges::RULES,
         reach::RULES,
+        rebind::RULES,
         space::RULES,
         uvm::RULES,
     ];
@@ -108,17 +110,24 @@ fn run_all() {
     assert!(failed.is_empty(), "{tag}: {}", failed.join(", "));
 }
 
+/// Seconds that a program has: one that waits for ever fails.
+const MOST_SECONDS: u32 = 120;
+
 /// Whether a program ends well in a process of its own.
 pub(crate) fn passes_in_child(rule: &dyn Fn()) -> bool {
     unsafe {
         match libc::fork() {
             0 => {
+                libc::alarm(MOST_SECONDS);
                 let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(rule));
                 libc::_exit(if done.is_ok() { PASSED } else { 1 })
             }
             child => {
                 let mut status = 0;
                 assert_eq!(libc::waitpid(child, &mut status, 0), child);
+                if libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGALRM {
+                    eprintln!("it has not ended in {MOST_SECONDS} s");
+                }
                 libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == PASSED
             }
         }

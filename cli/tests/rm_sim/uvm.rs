@@ -33,7 +33,7 @@ pub(crate) fn register(fd: Fd, uuid: [u8; 16]) -> u32 {
     uvm(fd, "UVM_REGISTER_GPU", &mut args)
 }
 
-fn unregister(fd: Fd, uuid: [u8; 16]) -> u32 {
+pub(crate) fn unregister(fd: Fd, uuid: [u8; 16]) -> u32 {
     let mut args = Struct::new("UVM_UNREGISTER_GPU_PARAMS");
     args.put("gpu_uuid", &uuid);
     uvm(fd, "UVM_UNREGISTER_GPU", &mut args)

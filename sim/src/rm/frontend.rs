@@ -2,6 +2,7 @@
 //! A/escape.c: `RmIoctl`).
 
 use super::failed::{Failed, Result};
+use super::gpu::Gpu;
 use super::interface::Params;
 use super::{Driver, NodeKind};
 use crate::Errno;
@@ -365,8 +366,9 @@ impl Driver {
     /// Why a GPU could not be started: A/osinit.c: `RmInitAdapter`, `RmGetAdapterStatus`.
     fn status_code(&self, args: &mut Params) -> Result {
         let place = [args.word("domain")?, args.word("bus")?, args.word("slot")?];
-        let gpu = self.present().find(|gpu| place == [0, gpu.bus(), 0]);
-        let status = match gpu.ok_or(Status::INVALID_ARGUMENT)?.refusal() {
+        let is_meant = |gpu: &Gpu| gpu.is_probed() && place == [0, gpu.bus(), 0];
+        let gpu = self.gpus.iter().position(is_meant).ok_or(Status::INVALID_ARGUMENT)?;
+        let status = match self.refusal(gpu) {
             Some(Errno::EIO) => Status::OPERATING_SYSTEM,
             _ => Status::OK,
         };
@@ -387,7 +389,7 @@ impl Driver {
                 continue;
             }
             let gpu = self.gpus.iter().position(|gpu| gpu.id() == id).ok_or(Errno::EINVAL)?;
-            if self.gpus[gpu].refusal().is_some() {
+            if self.refusal(gpu).is_some() {
                 return Err(Errno::EINVAL.into());
             }
             found.push(gpu);

@@ -28,8 +28,8 @@ pub(super) struct Gpu {
     pub(super) was_started: bool,
     /// Whether the driver has it: the bus may have one that it was told to let go.
     is_bound: bool,
-    /// Threads whose writes to `unbind` do not return before nobody has it.
-    unbinding: Vec<u32>,
+    /// Writes that do not return before nobody has it: one to `unbind`, and those behind it.
+    rebinds: Vec<Rebind>,
     /// Whether it has fallen off the bus.
     pub(super) is_lost: bool,
     /// Whether the bus has it no more, until it is looked for.
@@ -57,6 +57,14 @@ pub(super) struct Gpu {
 }
 
 /// What is asked for often.
+/// A write to `bind` or `unbind` that has not returned.
+#[derive(Debug, PartialEq, Eq)]
+struct Rebind {
+    /// Who makes no call meanwhile; nobody where it was killed.
+    thread: Option<u32>,
+    binds: bool,
+}
+
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Facts {
     pub(super) vendor: u16,
@@ -92,7 +100,7 @@ impl Gpu {
             users,
             was_started: false,
             is_bound: true,
-            unbinding: Vec::new(),
+            rebinds: Vec::new(),
             is_lost,
             is_removed: false,
             used,
@@ -220,17 +228,27 @@ impl Gpu {
     /// Whether Linux shows it with its driver, whose link goes before the driver is asked (drivers/base/dd.c:
     /// `__device_release_driver`).
     pub(super) fn shows_driver(&self) -> bool {
-        self.is_probed() && self.unbinding.is_empty()
+        self.is_probed() && self.rebinds.is_empty()
     }
 
     /// Why its file cannot be opened (N/nv.c: `nv_open_device`): one that is lost or drains is not started again, and
     /// one that drains takes no more users where somebody has it. Persistence keeps what it was told, but not it open
     /// (`nv_stop_device`).
-    pub(super) fn refusal(&self) -> Option<Errno> {
+    fn refusal(&self) -> Option<Errno> {
         match self.is_attached() {
             true => self.drains().then_some(Errno::EBUSY),
             false => (!self.is_probed() || self.is_lost || self.drains()).then_some(Errno::EIO),
         }
+    }
+
+    /// A write to `bind` or `unbind` waits. Whether it is another than the last one: that would change nothing.
+    fn wait_for_rebind(&mut self, writer: Writer, binds: bool) -> bool {
+        let rebind = Rebind { thread: Some(writer.thread), binds };
+        let is_new = self.rebinds.last() != Some(&rebind);
+        if is_new {
+            self.rebinds.push(rebind);
+        }
+        is_new
     }
 
     /// Whether nobody may begin to use it: `nvidia-smi drain`.
@@ -316,38 +334,60 @@ impl Driver {
         self.has_other_entries = true;
     }
 
+    /// Why a GPU takes no more users. One that is being let go takes none since 575 (N/nv-pci.c: `nv_pci_remove`).
+    pub(super) fn refusal(&self, gpu: usize) -> Option<Errno> {
+        let own = &self.gpus[gpu];
+        let is_leaving = !own.rebinds.is_empty() && self.is_since(&[575]);
+        if is_leaving { Some(Errno::ENODEV) } else { own.refusal() }
+    }
+
     /// Lets the driver let go of a GPU. The write of it does not return while somebody has that (N/nv-pci.c:
     /// `nv_pci_remove`).
     pub(super) fn unbind(&mut self, gpu: usize, writer: Writer) {
         let own = &mut self.gpus[gpu];
-        if !own.is_probed() || own.unbinding.contains(&writer.thread) {
+        if !own.is_probed() {
             return;
         }
-        own.unbinding.push(writer.thread);
+        let is_new = own.wait_for_rebind(writer, false);
         self.has_other_entries = true;
-        if self.gpus[gpu].is_attached() {
+        if !self.gpus[gpu].is_attached() {
+            self.rebind(gpu);
+        } else if is_new {
             let text = format!("GPU {gpu} is in use: `unbind` waits until nobody has it open");
             self.log.diagnose(writer.process, "in-use", text);
-        } else {
-            self.unbound(gpu);
         }
     }
 
-    /// The driver has let go of a GPU.
-    fn unbound(&mut self, gpu: usize) {
-        self.forget(gpu);
-        self.gpus[gpu].is_bound = false;
+    /// The driver takes a GPU of the bus that it has not. One that it is letting go it takes after that: Linux locks
+    /// the device meanwhile (drivers/base/dd.c: `device_driver_attach`).
+    pub(super) fn bind(&mut self, gpu: usize, writer: Writer) {
+        let own = &mut self.gpus[gpu];
+        if own.rebinds.is_empty() {
+            own.is_bound = true;
+            self.has_other_entries = true;
+        } else {
+            own.wait_for_rebind(writer, true);
+        }
     }
 
-    /// The driver takes a GPU of the bus that it has not.
-    pub(super) fn bind(&mut self, gpu: usize) {
-        self.gpus[gpu].is_bound = true;
-        self.has_other_entries = true;
+    /// The driver has let go of a GPU, and what was written after that is done too.
+    fn rebind(&mut self, gpu: usize) {
+        let is_bound = self.gpus[gpu].rebinds.last().is_some_and(|last| last.binds);
+        self.forget(gpu);
+        self.gpus[gpu].is_bound = is_bound;
     }
 
     /// Threads that are in a write for as long as somebody has a GPU.
-    pub(super) fn unbinders(&self) -> Vec<u32> {
-        self.gpus.iter().flat_map(|gpu| gpu.unbinding.iter().copied()).collect()
+    pub(super) fn rebinders(&self) -> Vec<u32> {
+        let rebinds = self.gpus.iter().flat_map(|gpu| &gpu.rebinds);
+        rebinds.filter_map(|rebind| rebind.thread).collect()
+    }
+
+    /// Forgets the numbers of threads that were killed in a write, not what they wrote: others may get the numbers.
+    pub(super) fn forget_rebinders(&mut self, is_gone: &dyn Fn(u32) -> bool) {
+        for rebind in self.gpus.iter_mut().flat_map(|gpu| &mut gpu.rebinds) {
+            rebind.thread = rebind.thread.filter(|thread| !is_gone(*thread));
+        }
     }
 
     /// What the driver forgets of a GPU that it lets go: all but what the card keeps.
@@ -359,7 +399,7 @@ impl Driver {
         own.instances = Instances::default();
         own.accounts = Accounts::default();
         own.registers.clear();
-        own.unbinding.clear();
+        own.rebinds.clear();
         own.was_started = false;
         self.has_other_entries = true;
     }
@@ -370,8 +410,8 @@ impl Driver {
             if self.gpus[gpu].leaves() {
                 self.remove(gpu);
             }
-            if !self.gpus[gpu].is_attached() && !self.gpus[gpu].unbinding.is_empty() {
-                self.unbound(gpu);
+            if !self.gpus[gpu].is_attached() && !self.gpus[gpu].rebinds.is_empty() {
+                self.rebind(gpu);
             }
         }
     }

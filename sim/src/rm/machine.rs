@@ -57,7 +57,7 @@ impl Machine for Driver {
             _ => Vec::new(),
         };
         for gpu in &attached {
-            if let Some(errno) = self.gpus[*gpu].refusal() {
+            if let Some(errno) = self.refusal(*gpu) {
                 return Err(errno);
             }
             self.gpus[*gpu].take();
@@ -205,7 +205,11 @@ impl Machine for Driver {
     }
 
     fn held_writers(&self) -> Vec<u32> {
-        self.unbinders()
+        self.rebinders()
+    }
+
+    fn forget_writers(&mut self, is_gone: &dyn Fn(u32) -> bool) {
+        self.forget_rebinders(is_gone);
     }
 
     fn held_by(&self, process: u32, _: &[FileId]) -> Vec<(&'static str, usize)> {

@@ -197,7 +197,7 @@ impl Driver {
         let name = written.strip_suffix(b"\n").unwrap_or(written);
         let is_named = |gpu: &Gpu| !gpu.is_removed && gpu.location().as_bytes() == name;
         match self.gpus.iter().position(is_named) {
-            Some(gpu) if binds => self.bind(gpu),
+            Some(gpu) if binds => self.bind(gpu, writer),
             Some(gpu) => self.unbind(gpu, writer),
             None => {}
         }

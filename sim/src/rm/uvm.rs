@@ -355,7 +355,7 @@ impl Driver {
         let gpu = self.gpu_of_uuid(args, "gpu_uuid")?.ok_or(Status::GPU_UUID_NOT_FOUND)?;
         self.need_gpu(Some(gpu))?;
         // N/nv_uvm_interface.c: `nvUvmInterfaceRegisterGpu`.
-        if self.gpus[gpu].refusal().is_some() {
+        if self.refusal(gpu).is_some() {
             return Err(Status::GENERIC.into());
         }
         let instance = self.registered_instance(caller, args, gpu)?;

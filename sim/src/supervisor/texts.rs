@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd, OwnedFd};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use super::target::Target;
@@ -130,6 +131,8 @@ impl Shared {
         let mut writers = self.writers();
         // What is mapped is written without a report.
         settle_writers(&mut **machine, &mut writers);
+        // Who was killed in a write makes no call by which that would be noticed.
+        machine.forget_writers(&|thread| !Path::new(&format!("/proc/{thread}")).exists());
         self.writers_are_held.store(!machine.held_writers().is_empty(), Ordering::Release);
         self.renew_tree(machine);
     }
