@@ -507,7 +507,9 @@ fn a_card_that_drains_is_left_alone() {
 #[test]
 fn a_card_that_is_open_is_reset_later() {
     const SCRIPT: &str = "exec 3</dev/nvidia0; { $0 -r -i 0; touch $1; } 3<&- & \
-                          while [ -e $2/driver ] && [ ! -e $1 ]; do :; done; exec 3<&-; wait; \
+                          tries=300; while [ -e $2/driver ] && [ ! -e $1 ]; do \
+                          [ $((tries -= 1)) -gt 0 ] || { echo nobody unbinds it in 30 s; break; }; \
+                          sleep 0.1; done; exec 3<&-; wait; \
                           $0 drain -p 0000:01:00.0 -q; $0 --query-gpu=index --format=csv,noheader";
     const SEEN: &str = "GPU 00000000:01:00.0 was successfully reset.\nAll done.\n\
                         The current drain state of GPU 00000000:01:00.0 is: not draining.\n0\n1\n";
