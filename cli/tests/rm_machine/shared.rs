@@ -2,11 +2,11 @@
 
 use std::fs::{self, Permissions};
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 
 use crate::client::*;
-use crate::lab::{Lab, PASSED, Program, play};
+use crate::lab::{Done, Lab, PASSED, Program, play, wait_until};
 
 /// Bytes that a client holds.
 const HELD: u64 = 64 << 20;
@@ -129,13 +129,20 @@ fn serve() {
 /// Says what is in that folder, by both of its paths and by others, and writes to its socket.
 fn visit() {
     let mut seen = Vec::new();
+    let links = tempfile::tempdir().unwrap();
+    let link = |name: &str| links.path().join(name).into_os_string().into_string().unwrap();
+    for (to, name) in [(DAEMON[0], "straight"), ("straight", "again"), ("..", "up")] {
+        symlink(to, link(name)).unwrap();
+    }
+    let by_links = [link("straight"), link("again"), link("straight/../nvidia-persistenced")];
     std::env::set_current_dir("/run").unwrap();
     let folders = [
         "/proc/self/cwd/nvidia-persistenced",
         "nvidia-persistenced",
         "/run/../run/./nvidia-persistenced",
     ];
-    for folder in DAEMON.into_iter().chain(folders) {
+    let by_links = by_links.iter().map(String::as_str);
+    for folder in DAEMON.into_iter().chain(folders).chain(by_links) {
         let mut names: Vec<String> = fs::read_dir(folder)
             .into_iter()
             .flatten()
@@ -188,6 +195,84 @@ fn a_daemon_is_its_own_machines() {
     assert_eq!((done.code, done.out.as_str()), (Some(PASSED), "letter [120]\n"), "{}", done.told);
     assert_eq!((visit(&ours), left()), ("seen   false".to_owned(), 1));
     assert_eq!(ours.rm(&["down", "lab"]).code, Some(0));
+    assert_eq!(left(), 0);
+}
+
+/// Begins the machine of a lab with this folder for temporary files, from the lab's own.
+fn up_with(lab: &Lab, temporary: &str) {
+    let mut up = lab.command(&["up", "lab"]);
+    let up: Done =
+        up.current_dir(lab.folder.path()).env("TMPDIR", temporary).output().unwrap().into();
+    assert_eq!(up.code, Some(0), "{}", up.told);
+}
+
+#[test]
+fn a_daemon_is_found_whatever_the_temporary_folder_is_called() {
+    const TEST: &str =
+        "rm_machine::shared::a_daemon_is_found_whatever_the_temporary_folder_is_called";
+    play("serve", serve);
+    play("visit", visit);
+    let lab = Lab::empty();
+    let long = lab.folder.path().join("long/".repeat(30)).into_os_string().into_string().unwrap();
+    for temporary in ["relative", &long] {
+        let place = lab.folder.path().join(temporary);
+        fs::create_dir_all(&place).unwrap();
+        up_with(&lab, temporary);
+        let (daemon, line) =
+            Program::begin(lab.client(TEST, "serve"), |line| line.starts_with("serves"));
+        let process = line.rsplit(' ').next().unwrap();
+        let seen = Program::begin(lab.client(TEST, "visit"), |line| line.starts_with("seen")).1;
+        assert_eq!(seen, format!("seen nvidia-persistenced.pid,socket {process} true"));
+        // Folders that come later are there as well.
+        const AGAIN: &str = "echo 1 >/sys/bus/pci/devices/0000:01:00.0/remove && \
+                             echo 1 >/sys/bus/pci/rescan && ls /sys/bus/pci/devices/0000:01:00.0/";
+        assert!(lab.sh(AGAIN).out.contains("vendor\n"), "{:?}", lab.sh(AGAIN));
+        let made = fs::read_dir(&place).unwrap().count();
+        assert_eq!(made, usize::from(temporary != long), "a socket has no room in the long one");
+        assert_eq!(daemon.end().out, "letter [120]\n");
+        assert_eq!(lab.rm(&["down", "lab"]).code, Some(0));
+        assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn a_name_that_is_too_long_for_a_socket_is_said() {
+    const TEST: &str = "rm_machine::shared::a_name_that_is_too_long_for_a_socket_is_said";
+    play("bind", || {
+        fs::create_dir(DAEMON[0]).unwrap();
+        let bound = UnixListener::bind(format!("{}/{}", DAEMON[0], "a".repeat(82)));
+        println!("bound {:?}", bound.map(drop).map_err(|error| error.raw_os_error()));
+    });
+    let lab = Lab::empty();
+    up_with(&lab, lab.folder.path().to_str().unwrap());
+    let (program, line) =
+        Program::begin(lab.client(TEST, "bind"), |line| line.starts_with("bound"));
+    assert_eq!(line, format!("bound Err(Some({}))", libc::EINVAL));
+    let told = program.end().told;
+    assert!(told.contains("a socket's path has at most 107 bytes, and is really /"), "{told}");
+}
+
+#[test]
+fn what_killed_machines_made_goes_with_the_next_one() {
+    let lab = Lab::empty();
+    let temporary = lab.folder.path().join("temporary");
+    fs::create_dir(&temporary).unwrap();
+    let left = || fs::read_dir(&temporary).unwrap().count();
+    up_with(&lab, "temporary");
+    let other = Lab::empty();
+    up_with(&other, temporary.to_str().unwrap());
+    for lab in [&lab, &other] {
+        assert_eq!(lab.sh(&format!("mkdir {0} && echo >{0}/file", DAEMON[0])).code, Some(0));
+    }
+    let machine = lab.status()["pid"].as_u64().unwrap();
+    unsafe { libc::kill(machine as i32, libc::SIGKILL) };
+    // Who ends its programs goes a moment after it.
+    wait_until(|| lab.rm(&["status", "lab"]).code == Some(2));
+    assert_eq!(left(), 2);
+    up_with(&lab, "temporary");
+    assert_eq!(left(), 1, "the other machine is up");
+    assert_eq!(other.sh(&format!("cat {}/file", DAEMON[0])).out, "\n");
+    assert_eq!(other.rm(&["down", "lab"]).code, Some(0));
     assert_eq!(left(), 0);
 }
 

@@ -136,6 +136,8 @@ impl Host {
 impl Drop for Host {
     fn drop(&mut self) {
         self.shared.stop();
+        // A thread that is about a call of one who was killed may have the machine until this process ends.
+        self.clear();
         for thread in self.helpers.drain(..) {
             // A thread of ours that panicked has said so.
             let _ = thread.join();

@@ -173,13 +173,14 @@ enum Handled {
 
 impl Shared {
     fn new(machine: AnyMachine) -> io::Result<Self> {
+        let has_own = !machine.own_folder().is_empty();
         Ok(Self {
             releases: Releases::new()?,
             threads: Threads::default(),
             tree: Mutex::new(Arc::new(
                 Tree::new(machine.entries())?.with_own(machine.own_folder()),
             )),
-            own: Own::default(),
+            own: if has_own { Own::new() } else { Own::default() },
             machine: Mutex::new(machine),
             waiting: AtomicUsize::new(0),
             later: Later::default(),

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use super::calls::{self, Action, LastLink, OpenFlags, PathArgument, PathCall, Removed};
 use super::links::{self, Look};
+use super::own::SOCKET_PATH;
 use super::program::hold_forks;
 use super::resolve::{Meant, NamedPath, SimulatedPath};
 use super::target::{Target, known_stat};
@@ -20,9 +21,6 @@ use nvabi_supervise::{AddFd, Notification};
 
 /// The flags that mean something for a descriptor of a place (`build_open_flags` in `fs/open.c`).
 const OF_PLACES: i32 = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-
-/// The bytes of a path in a socket's address, with a zero at its end.
-const SOCKET_PATH: usize = 108;
 
 /// How a file is opened.
 #[derive(Debug, Clone, Copy)]
@@ -86,7 +84,7 @@ impl Run {
                 }
                 let makes = matches!(action, Action::Make | Action::Bind);
                 match self.resolve(target, named, makes)? {
-                    Meant::Outside(real) => again(target, n.call, n.args, vec![(*path, real)]),
+                    Meant::Outside(real) => self.again(target, n.call, n.args, vec![(*path, real)]),
                     meant => self.answer(target, action, named, meant),
                 }
             }
@@ -106,7 +104,7 @@ impl Run {
                     let paths = [real(first, &old), real(second, &new)];
                     let paths: Vec<_> = paths.into_iter().flatten().collect();
                     let is_ours = !paths.is_empty();
-                    return is_ours.then(|| again(target, n.call, n.args, paths)).flatten();
+                    return is_ours.then(|| self.again(target, n.call, n.args, paths)).flatten();
                 }
                 let flags = match action {
                     Action::Rename { flags: Some(flags) } => n.args[flags] as u32,
@@ -116,6 +114,34 @@ impl Run {
             }
             _ => None,
         }
+    }
+
+    /// Makes a call with the paths of real files. Their file systems may be a program's, which answers when it likes, and
+    /// the call stops once more.
+    fn again(
+        &self,
+        target: &Target<'_>,
+        number: i64,
+        args: [u64; 6],
+        paths: Vec<(PathArgument, PathBuf)>,
+    ) -> Option<Reply> {
+        let is_long = |(argument, path): &&(PathArgument, PathBuf)| {
+            argument.length.is_some() && path.as_os_str().len() >= SOCKET_PATH
+        };
+        if let Some((_, path)) = paths.iter().find(is_long) {
+            let text = format!(
+                "a socket's path has at most {} bytes, and is really {}: set TMPDIR to a shorter path",
+                SOCKET_PATH - 1,
+                path.display()
+            );
+            self.machine().log().diagnose(target.process(), "long-socket", text);
+            return Some(Reply::Answer(Err(Errno::EINVAL)));
+        }
+        if target.look == Look::AtOnce {
+            target.must_wait.set(true);
+            return None;
+        }
+        Some(Reply::Again(Again { number, args, paths }))
     }
 
     /// What a call with one path answers that does not open the file.
@@ -180,9 +206,9 @@ impl Run {
             Meant::Outside(real) if n.call == libc::SYS_openat2 => {
                 // Its limits were kept on the way here, and do not hold from the root on.
                 let args = [n.args[0], n.args[1], flags as u64, mode, 0, 0];
-                again(target, libc::SYS_openat, args, vec![(*path, real)])
+                self.again(target, libc::SYS_openat, args, vec![(*path, real)])
             }
-            Meant::Outside(real) => again(target, n.call, n.args, vec![(*path, real)]),
+            Meant::Outside(real) => self.again(target, n.call, n.args, vec![(*path, real)]),
         }
     }
 
@@ -396,27 +422,6 @@ impl Opening {
             && (makes || self.mode == 0)
             && !(changes && self.limits & libc::RESOLVE_CACHED != 0)
     }
-}
-
-/// Makes a call with the paths of real files. Their file systems may be a program's, which answers when it likes, and
-/// the call stops once more.
-fn again(
-    target: &Target<'_>,
-    number: i64,
-    args: [u64; 6],
-    paths: Vec<(PathArgument, PathBuf)>,
-) -> Option<Reply> {
-    let is_short = |(argument, path): &(PathArgument, PathBuf)| {
-        argument.length.is_none() || path.as_os_str().len() < SOCKET_PATH
-    };
-    if !paths.iter().all(is_short) {
-        return Some(Reply::Answer(Err(Errno::EINVAL)));
-    }
-    if target.look == Look::AtOnce {
-        target.must_wait.set(true);
-        return None;
-    }
-    Some(Reply::Again(Again { number, args, paths }))
 }
 
 /// What a call answers that would change a simulated file: what the file systems of the kernel's say to root. Their

@@ -182,7 +182,8 @@ impl Run {
             };
             match leads {
                 Leads::Near => {}
-                Leads::Nowhere if is_known => {}
+                // A link may lead there, where the real machine has nothing.
+                Leads::Nowhere if is_known || self.own.is_made() => {}
                 Leads::Nowhere | Leads::Elsewhere => return None,
                 Leads::Unknown => {
                     target.must_wait.set(true);

@@ -13,6 +13,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::own::temporary_folder;
 use crate::machine::{Entry, EntryKind};
 use crate::memory::{self, Inode};
 use nvabi_supervise::check;
@@ -194,14 +195,14 @@ fn reopen(file: &OwnedFd, flags: i32) -> io::Result<OwnedFd> {
 fn folder() -> io::Result<OwnedFd> {
     /// More than the parts of any simulated path.
     const DEPTH: usize = 12;
-    let template = std::env::temp_dir().join("nvabi-sim-XXXXXX");
+    let template = temporary_folder().join("nvabi-sim-XXXXXX");
     let mut template = template.into_os_string().into_vec();
     template.push(0);
     // SAFETY: the bytes end with the zero that was pushed, and are a vector's own: `mkdtemp` changes the
     // six letters at their end and no more.
     if unsafe { libc::mkdtemp(template.as_mut_ptr().cast()) }.is_null() {
         let error = io::Error::last_os_error();
-        let text = format!("cannot make a folder in {}: {error}", std::env::temp_dir().display());
+        let text = format!("cannot make a folder in {}: {error}", temporary_folder().display());
         return Err(io::Error::new(error.kind(), text));
     }
     template.pop();
