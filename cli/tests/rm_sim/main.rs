@@ -25,6 +25,7 @@ mod frontend;
 mod launch;
 mod limits;
 mod mapping;
+mod methods;
 mod mig;
 mod names;
 mod paths;
@@ -97,6 +98,7 @@ fn run_all() {
         frontend::RULES,
         limits::RULES,
         mapping::RULES,
+        methods::RULES,
         names::RULES,
         paths::RULES,
         ranges::RULES,

@@ -4,12 +4,10 @@
 use super::engine::{Bus, Fault, Interrupt, Outcome, Step};
 use super::host::Reduction;
 use super::launch::{Launches, Object};
+use super::methods::{END, is_defined};
 use super::qmd::Action;
 use super::texture::{Pool, Pools};
 use nvabi::tegra::class::compute::*;
-
-/// Behind the last method.
-const END: u32 = 0x4000;
 
 /// LOAD_INLINE_QMD_DATA: the words of a description that comes in the stream, of which the last one launches it. It has
 /// 96 words where SET_INLINE_QMD_ADDRESS_A says so (`clcbc0.h`, INLINE_SIZE).
@@ -33,27 +31,6 @@ const TRAP: u32 = 3;
 
 /// Largest piece of data that comes in a stream: a pushbuffer holds no more.
 const MAX_INLINE: u64 = 8 << 20;
-
-/// The methods of AMPERE_COMPUTE_A and _B, first and last of each row (`clc6c0.h`, `clc7c0.h`). Other classes' headers
-/// show no methods, or a part of them: of those everything up to [`END`] is taken.
-const AMPERE: [u32; 2] = [0xc6c0, 0xc7c0];
-#[rustfmt::skip]
-const AMPERE_METHODS: [(u32, u32); 39] = [
-    (0x100, 0x124), (0x130, 0x168), (0x180, 0x1b4), (0x1dc, 0x208), (0x210, 0x23c), (0x244, 0x268),
-    (0x270, 0x270), (0x280, 0x288), (0x290, 0x290), (0x298, 0x2a8), (0x2b0, 0x2c0), (0x2cc, 0x2cc),
-    (0x2e4, 0x2ec), (0x310, 0x310), (0x318, 0x41c), (0x500, 0x53c), (0x550, 0x574), (0x790, 0x794),
-    (0x7b0, 0x7b4), (0x7fc, 0x7fc), (0xd94, 0xd94), (0xda0, 0xddc), (0xde4, 0xde4), (0xdec, 0xdec),
-    (0x1288, 0x1288), (0x12a8, 0x12a8), (0x1330, 0x1338), (0x1424, 0x1424), (0x1528, 0x1528),
-    (0x1550, 0x1564), (0x1574, 0x157c), (0x1698, 0x1698), (0x1944, 0x1944), (0x1a2c, 0x1a3c),
-    (0x1b00, 0x1b0c), (0x25f8, 0x25fc), (0x2608, 0x2608), (0x32f4, 0x33ec), (0x3400, 0x3ffc),
-];
-
-fn is_defined(class: u32, method: u32) -> bool {
-    if AMPERE.contains(&class) {
-        return AMPERE_METHODS.iter().any(|(first, last)| (*first..=*last).contains(&method));
-    }
-    method < END
-}
 
 /// The engine: what its methods were given, and the data that is coming.
 #[derive(Debug, Default)]

@@ -16,6 +16,7 @@ mod hostile;
 mod hostile_launches;
 mod kernel;
 mod launch;
+mod methods;
 mod qmd;
 #[cfg(test)]
 mod reflected_launches;

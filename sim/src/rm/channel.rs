@@ -475,7 +475,11 @@ impl Driver {
         }
     }
 
-    /// An error of a channel ends it and those of its group; the notifiers say so (nverror.h).
+    /// An error of a channel ends it and those of its group; the notifiers say so (nverror.h). A method or class that is
+    /// not there is EXCEPTION: to the engine they are interrupts of their own (nvgpu: `illegal_method`, `illegal_class`)
+    /// beside `class_error`, which ROBUST_CHANNEL_GR_CLASS_ERROR (69) is named for. In logs that comes with a method of the
+    /// class and an ErrorCode for its data (of 0xcbc0 LINE_COUNT ffffffff, 4: nouveau's INVALID_VALUE). The open driver
+    /// itself gives neither number: GSP does.
     fn fail(&mut self, number: u32, fault: &Fault) {
         /// ROBUST_CHANNEL_GR_EXCEPTION, _FIFO_ERROR_MMU_ERR_FLT, _PBDMA_ERROR.
         const EXCEPTION: u32 = 13;
