@@ -84,25 +84,51 @@ impl Random {
         }
     }
 
-    /// A method of the host, of copies, of launches or any, with its data.
+    /// A method of the host, of copies, of launches or any, with its data: mostly no more than a class takes in a row,
+    /// which would end it.
     fn methods(&mut self, words: &mut Vec<u32>) {
-        let subchannel = self.below(8) as u32;
-        let method = match self.below(12) {
-            0 => 0,
-            1 | 2 => self.below(0x100) as u32 & !3,
-            3..=6 => self.one_of(&[0x240, 0x300, 0x400, 0x418, 0x700, 0x70c, 0x728, 0x744]),
-            7..=10 => {
-                self.one_of(&[0x180, 0x1b0, 0x1b4, 0x2b4, 0x2bc, 0x2c0, 0x318, 0x1b00, 0x3ff8])
-            }
-            _ => self.below(0x4000) as u32 & !3,
+        const HOST: [(u32, u64); 6] =
+            [(0x08, 1), (0x10, 4), (0x20, 6), (0x50, 1), (0x5c, 5), (0x78, 1)];
+        const COPIES: [(u32, u64); 8] = [
+            (0x240, 3),
+            (0x300, 1),
+            (0x400, 8),
+            (0x418, 2),
+            (0x700, 9),
+            (0x70c, 6),
+            (0x728, 6),
+            (0x744, 4),
+        ];
+        const LAUNCHES: [(u32, u64); 9] = [
+            (0x180, 14),
+            (0x1b0, 2),
+            (0x1b4, 1),
+            (0x104, 3),
+            (0x2b4, 4),
+            (0x2bc, 2),
+            (0x2c0, 1),
+            (0x318, 66),
+            (0x1b00, 4),
+        ];
+        let (method, most) = match self.below(12) {
+            0 => (0, 1),
+            1 | 2 => self.one_of(&HOST),
+            3..=6 => self.one_of(&COPIES),
+            7..=10 => self.one_of(&LAUNCHES),
+            _ => (self.below(0x4000) as u32 & !3, 12),
         };
-        let count = self.below(12) as u32;
+        // Each subchannel has a class from the beginning; most methods go to that which has them.
+        let subchannel = match self.below(16) {
+            0 => self.below(8) as u32,
+            _ => u32::from(LAUNCHES.iter().any(|(own, _)| *own == method)),
+        };
+        let count = if self.below(16) == 0 { self.below(12) } else { 1 + self.below(most) } as u32;
         let kind = self.one_of(&[1, 1, 1, 1, 1, 1, 1, 1, 3, 5, 4, self.0 as u32 & 7]);
         words.push(kind << 29 | count << 16 | subchannel << 13 | method >> 2);
-        if method == 0 {
-            words.push(self.one_of(&[COPY, COMPUTE, 0x12, 0]));
+        match method {
+            0 => words.push(self.one_of(&[COPY, COPY, COMPUTE, COMPUTE, 0x12, 0])),
+            _ => words.extend((0..count).map(|_| self.word())),
         }
-        words.extend((0..count).map(|_| self.word()));
     }
 }
 
