@@ -283,8 +283,20 @@ impl Driver {
         }
     }
 
-    /// UVM_ENABLE_PEER_ACCESS: `uvm_api_enable_peer_access`. GPUs with links between them take it as well:
-    /// libcuda asks for them here, too.
+    /// Of GPUs that a space has, those with links between them are peers (`register_gpu_peers`).
+    pub(super) fn register_peers(&mut self, caller: Caller<'_>, gpu: usize) -> Result {
+        let others: Vec<usize> = self.uvm_space(caller)?.gpus.iter().copied().collect();
+        for other in others.into_iter().filter(|other| *other != gpu) {
+            if self.way(&[gpu, other]) == Way::Links {
+                self.uvm_space(caller)?.residence.connect((gpu.min(other), gpu.max(other)));
+            }
+        }
+        Ok(())
+    }
+
+    /// UVM_ENABLE_PEER_ACCESS: `uvm_api_enable_peer_access`, of those that reach each other over PCIe. The driver refuses
+    /// others (INVALID_DEVICE: `uvm_gpu_retain_pcie_peer_access`), and libcuda ends with any status but OK; here it asks of
+    /// GPUs with links too. Why it does is not known: it takes them for linked (native atomics, the better rank).
     pub(super) fn set_peer_access(
         &mut self,
         caller: Caller<'_>,
@@ -293,8 +305,10 @@ impl Driver {
     ) -> Result {
         let first = self.registered_gpu(caller, args, "gpuUuidA")?;
         let second = self.registered_gpu(caller, args, "gpuUuidB")?;
-        if let Way::None(_) = self.way(&[first, second]) {
-            return Err(Status::NOT_SUPPORTED.into());
+        match self.way(&[first, second]) {
+            Way::Bus => {}
+            Way::Links => return Ok(()),
+            Way::None(_) => return Err(Status::NOT_SUPPORTED.into()),
         }
         let uvm = self.uvm_space(caller)?;
         let pair = (first.min(second), first.max(second));

@@ -368,6 +368,7 @@ impl Driver {
             self.uvm_space(caller)?.instances.insert(gpu, number);
             args.put("gpu_uuid", &self.uuid_of(gpu, number, None))?;
         }
+        self.register_peers(caller, gpu)?;
         self.gpus[gpu].take();
         args.set_if_any("numaEnabled", 0_u32);
         args.set_if_any("numaNodeId", u32::MAX);
