@@ -1071,24 +1071,61 @@ fn libcuda_copies() {
     on_each_pair(&versions(), &[real_file("copies.py")], |_| "devices: 1\n".to_owned());
 }
 
-/// From one device to another one, in contexts of each: over PCIe, over links, and by way of the host.
+/// From one device to another one, in contexts of each: over PCIe, over links, and by way of the host. A device's kernels
+/// read and write what another one has, by contexts, and by memory and pools that it gives to them.
 #[test]
 fn libcuda_copies_between_devices() {
     let versions = versions();
-    let cards = CARDS.iter().map(|(card, _)| *card).chain(["hgx-a100", "hgx-h100"]);
-    for (real, card) in cuda_pairs(&versions, &cards.collect::<Vec<_>>()) {
-        let script = real_file("copies.py");
-        let words = [script.as_os_str(), OsStr::new("peers"), OsStr::new("0"), OsStr::new("1")];
-        let seen = real.run(&["--gpu", card, "--gpus", "2"], Path::new("python3"), &words);
-        let what = format!("{} {card}: {} {:?}", real.version, seen.out, seen.diagnostics);
+    let alone = CARDS.iter().map(|(card, _)| ["--gpu", *card, "--gpus", "2"].to_vec());
+    let linked = [
+        ["--gpu", "hgx-a100", "--gpus", "8", "--topology", "dgx-a100"],
+        ["--gpu", "a100", "--gpus", "2", "--topology", "linked-pair"],
+        ["--gpu", "rtx3090", "--gpus", "2", "--topology", "linked-pair"],
+    ];
+    let machines: Vec<_> = alone
+        .chain([["--gpu", "hgx-h100", "--gpus", "2"].to_vec()])
+        .chain(linked.map(|machine| machine.to_vec()))
+        .collect();
+    for (at, machine) in machines.iter().enumerate() {
+        let real = &versions[at % versions.len()];
+        if is_refused(real, machine[1]) {
+            continue;
+        }
         // `topo -p2p r` says the same: GeForce cards do not reach each other without a bridge.
-        let topology =
-            real.run(&["--gpu", card, "--gpus", "2"], &real.smi(), &["topo", "-p2p", "r"]);
+        let topology = real.run(machine, &real.smi(), &["topo", "-p2p", "r"]);
         let row = topology.out.lines().find(|line| line.trim().starts_with("GPU1"));
         let reaches = row.is_some_and(|row| row.split_whitespace().any(|word| word == "OK"));
-        let expected = format!("peers: {}\n", u8::from(reaches));
-        assert_eq!((seen.code, seen.out.as_str()), (Some(0), expected.as_str()), "{what}");
-        assert_eq!((&seen.diagnostics[..], reaches), (&[][..], card != "rtx3090"), "{what}");
+        let is_geforce = machine[1] == "rtx3090" && machine.len() == 4;
+        assert_eq!(reaches, !is_geforce, "{machine:?}: {}", topology.out);
+        // CUDA_ERROR_INVALID_DEVICE, _PEER_ACCESS_UNSUPPORTED.
+        let given = if reaches { "mapped: 0 pool: 0\n" } else { "mapped: 101 pool: 217\n" };
+        let peers = format!("peers: {}\n", u8::from(reaches));
+        for (part, expected) in [("peers", peers.as_str()), ("given", given)] {
+            let script = real_file("copies.py");
+            let words = [script.as_os_str(), part.as_ref(), "0".as_ref(), "1".as_ref()];
+            let seen = real.run(machine, Path::new("python3"), &words);
+            let what = format!("{} {machine:?}: {} {:?}", real.version, seen.out, seen.told);
+            assert_eq!((seen.code, seen.out.as_str()), (Some(0), expected), "{what}");
+            assert!(!seen.is_told(), "{what}");
+        }
+    }
+}
+
+/// Contexts that dump when their user asks for it have the pipe by which it does.
+#[test]
+fn contexts_dump_for_their_user() {
+    let (versions, script) = (versions(), real_file("copies.py"));
+    let folder = tempfile::tempdir().unwrap();
+    for (real, card) in cuda_pairs(&versions, &["a100", "h100"]) {
+        let pipe = folder.path().join(format!("{}-{card}", real.version));
+        let pipe = format!("CUDA_COREDUMP_PIPE={}", pipe.display());
+        let wish = "CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1";
+        let words = [wish.as_ref(), pipe.as_ref(), "python3".as_ref(), script.as_os_str()];
+        let words = [&words[..], &["dumps".as_ref(), "0".as_ref()]].concat();
+        let seen = real.run(&["--gpu", card], Path::new("env"), &words);
+        let what = format!("{} {card}: {} {:?}", real.version, seen.out, seen.told);
+        assert_eq!((seen.code, seen.out.as_str()), (Some(0), "dumps: 32 True\n"), "{what}");
+        assert!(!seen.is_told(), "{what}");
     }
 }
 
@@ -1285,6 +1322,33 @@ fn opencl_copies_and_launches() {
     on_each_pair(&versions, &[real_file("opencl.py")], |name| format!("NVIDIA CUDA\n{name}\n"));
 }
 
+/// By OpenCL's loader, clinfo lists the platform and each card, and asks for every property of it.
+#[test]
+fn clinfo_lists_platform_and_devices() {
+    const SCRIPT: &str = "export LD_LIBRARY_PATH=$0:$LD_LIBRARY_PATH OCL_ICD_VENDORS=libnvidia-opencl.so.1; \
+                          $0/clinfo -l && $0/clinfo --raw | grep -w -e CL_DEVICE_NAME -e CL_DEVICE_MAX_COMPUTE_UNITS";
+    let versions = with_file(versions(), "lib/libnvidia-opencl.so.1");
+    let folder = versions[0].folder.with_file_name("clinfo");
+    if !folder.join("clinfo").exists() {
+        skip(Need::Real, format!("there is no {}", folder.display()))
+    }
+    let cards = [("a100", 108), ("rtx3090", 82), ("l4", 58), ("h100", 132)];
+    for (real, card) in cuda_pairs(&versions, &cards.map(|(card, _)| card)) {
+        let args = ["-c".as_ref(), SCRIPT.as_ref(), folder.as_os_str()];
+        let seen = real.run(&["--gpu", card, "--gpus", "2"], Path::new("sh"), &args);
+        let what = format!("{} {card}: {}{:?}", real.version, seen.out, seen.diagnostics);
+        let (name, units) = (name_of(card), cards.iter().find(|(known, _)| *known == card));
+        let list =
+            format!("Platform #0: NVIDIA CUDA\n +-- Device #0: {name}\n `-- Device #1: {name}\n");
+        let rest = seen.out.strip_prefix(&list).unwrap_or_else(|| panic!("{what}"));
+        let values: Vec<&str> =
+            rest.lines().filter_map(|line| line.rsplit_once("  ")).map(|it| it.1.trim()).collect();
+        let units = units.map_or(String::new(), |(_, units)| units.to_string());
+        assert_eq!(values, [name, &units, name, &units], "{what}");
+        assert!(seen.code == Some(0) && !seen.is_told(), "{what}");
+    }
+}
+
 /// CuPy finds a card of the newest version, and its arrays come back; it compiles no kernel here.
 #[test]
 fn cupy_copies() {
@@ -1384,14 +1448,18 @@ fn with_file(mut versions: Vec<Real>, file: &str) -> Vec<Real> {
     versions
 }
 
+/// What a card is called.
+fn name_of(card: &str) -> &str {
+    CARDS.iter().find(|(known, _)| *known == card).map_or(card, |(_, name)| name)
+}
+
 /// Runs a script of Python's on machines with one device: it ends well, says what is expected of a card of that name,
 /// and nothing is told.
 fn on_each_pair(versions: &[Real], script: &[PathBuf], expected: impl Fn(&str) -> String) {
     for (real, card) in cuda_pairs(versions, &CARDS.map(|(card, _)| card)) {
-        let name = CARDS.iter().find(|(known, _)| *known == card).map_or(card, |(_, name)| name);
         let seen = real.run(&["--gpu", card], Path::new("python3"), script);
         let what = format!("{} {card}: {} {:?}", real.version, seen.out, seen.diagnostics);
-        assert_eq!((seen.code, seen.out), (Some(0), expected(name)), "{what}");
+        assert_eq!((seen.code, seen.out), (Some(0), expected(name_of(card))), "{what}");
         assert!(seen.diagnostics.is_empty(), "{what}");
     }
 }

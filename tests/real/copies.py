@@ -6,6 +6,7 @@ import ctypes
 import mmap
 import os
 import random
+import stat
 import subprocess
 import sys
 import tempfile
@@ -512,6 +513,14 @@ def contexts(device):
         sys.exit("another context is current")
 
 
+def dumps(device):
+    """A context that dumps when its user writes to a pipe (CUDA_ENABLE_USER_TRIGGERED_COREDUMP): it has the pipe."""
+    flags = made(ctypes.c_uint, "cuCtxGetFlags").value
+    pipe = os.stat(os.environ["CUDA_COREDUMP_PIPE"])
+    copies()
+    print("dumps:", flags & 0x60, stat.S_ISFIFO(pipe.st_mode))
+
+
 def forked(_):
     """A process that was forked has no CUDA, and takes none from the first one."""
     memory = device_memory(4097)
@@ -550,6 +559,17 @@ CODE = b""".version 6.4
     .reg .u64 %to;
     ld.param.u64 %to, [to];
     st.global.u32 [%to], 7;
+    ret;
+}
+.visible .entry add(.param .u64 to, .param .u64 from)
+{
+    .reg .u64 %to, %from;
+    .reg .u32 %value;
+    ld.param.u64 %to, [to];
+    ld.param.u64 %from, [from];
+    ld.global.u32 %value, [%from];
+    add.u32 %value, %value, 1;
+    st.global.u32 [%to], %value;
     ret;
 }
 """
@@ -600,14 +620,61 @@ def reached(contexts, places):
     store(places[1])
     call("cuCtxSynchronize")
     call("cuCtxSetCurrent", contexts[1])
-    same(read(places[1], 4), (7).to_bytes(4, "little"), "what a kernel of the other device stored")
+    same(read(places[1], 4), word(7), "what a kernel of the other device stored")
+    adds(contexts, places[0], places[1])
+
+
+def adds(contexts, own, other):
+    """A kernel of the first device reads what the second wrote to its memory, and stores to it what comes of that."""
+    call("cuCtxSetCurrent", contexts[1])
+    call("cuMemcpyHtoD_v2", other, word(40), Size(4))
+    call("cuCtxSetCurrent", contexts[0])
+    launch("add", own, other)
+    launch("add", at(other, 4), own)
+    call("cuCtxSynchronize")
+    same(read(own, 4), word(41), "what a kernel read of the other device")
+    call("cuCtxSetCurrent", contexts[1])
+    same(read(other, 8), word(40) + word(42), "what a kernel wrote to the other device")
+
+
+def word(value):
+    return value.to_bytes(4, "little")
+
+
+def given(first, second):
+    """Memory that the second device gives to the first without access between contexts: mapped, and of a pool."""
+    devices = [int(first), int(second)]
+    contexts = [made(ctypes.c_void_p, "cuCtxCreate_v2", 0, device) for device in devices]
+    call("cuCtxSetCurrent", contexts[0])
+    own = device_memory(4096)
+    wanted = (ctypes.c_int * 8)(1, 0, 1, devices[1])
+    size = made(Size, "cuMemGetAllocationGranularity", ctypes.byref(wanted), 0)
+    memory = made(Pointer, "cuMemCreate", size, ctypes.byref(wanted), Pointer(0))
+    place = made(Pointer, "cuMemAddressReserve", size, Size(0), Pointer(0), Pointer(0))
+    call("cuMemMap", place, size, Size(0), memory, Pointer(0))
+    access = (ctypes.c_int * 6)(1, devices[1], 3, 1, devices[0], 3)
+    print("mapped:", cuda.cuMemSetAccess(place, size, access, Size(2)), end=" ")
+    pool = made(ctypes.c_void_p, "cuMemPoolCreate", ctypes.byref((ctypes.c_int * 24)(1, 0, 1, devices[1])))
+    status = cuda.cuMemPoolSetAccess(pool, (ctypes.c_int * 3)(1, devices[0], 3), Size(1))
+    print("pool:", status)
+    if status:
+        return
+    adds(contexts, own, place)
+    call("cuCtxSetCurrent", contexts[1])
+    other = made(Pointer, "cuMemAllocFromPoolAsync", Size(4096), pool, None)
+    call("cuCtxSynchronize")
+    adds(contexts, own, other)
 
 
 def store(place):
-    """Launches the kernel of CODE."""
+    launch("store", place)
+
+
+def launch(name, *places):
+    """Launches a kernel of CODE on the current device."""
     module = made(ctypes.c_void_p, "cuModuleLoadData", CODE)
-    function = made(ctypes.c_void_p, "cuModuleGetFunction", module, b"store")
-    args = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.byref(place), ctypes.c_void_p))
+    function = made(ctypes.c_void_p, "cuModuleGetFunction", module, name.encode())
+    args = (ctypes.c_void_p * len(places))(*(ctypes.addressof(place) for place in places))
     call("cuLaunchKernel", function, 1, 1, 1, 1, 1, 1, 0, None, args, None)
 
 

@@ -8,7 +8,7 @@
 # every version of the archive that the lock knows; of these the newest of each branch with `newest`. A folder holds
 # `bin` and `lib`. They are put into NVABI_REAL_CACHE, or nvabi/real of the caller's cache, and beside them what PyPI
 # has: as `python` what calls NVML from Python, as `tools` public programs that do, as `cupy` CuPy, as `cupti` NVIDIA's
-# library for profilers. Nothing of it is installed, and nothing of it enters this tree.
+# library for profilers; and of Debian `clinfo`. Nothing of it is installed, and nothing of it enters this tree.
 #
 # Debian alone, see ../debian.sh.
 set -euo pipefail
@@ -96,6 +96,22 @@ if [ ! -e "$cache/tools/nvitop_exporter" ]; then
         echo "fetch.sh: no gpustat, nvitop and nvitop-exporter from PyPI: they are not tested" >&2
     fi
     rm -rf "$tools"
+fi
+
+# What lists OpenCL's platforms, and the loader that it asks, of the release that this machine installs from.
+if [ ! -e "$cache/clinfo/clinfo" ]; then
+    packages=$(mktemp -d "$cache/.work.XXXXXX")
+    if (cd "$packages" && apt-get -o APT::Sandbox::User=root download -qq clinfo ocl-icd-libopencl1) >&2; then
+        mkdir "$packages/clinfo"
+        for package in "$packages"/*.deb; do dpkg -x "$package" "$packages/root"; done
+        find "$packages/root" \( -path '*/bin/clinfo' -o -path '*/lib/*/libOpenCL.so.*' \) \
+            -exec cp -a {} "$packages/clinfo/" \;
+        rm -rf "$cache/clinfo"
+        mv "$packages/clinfo" "$cache/clinfo"
+    else
+        echo "fetch.sh: no clinfo from Debian: OpenCL's loader is not tested" >&2
+    fi
+    rm -rf "$packages"
 fi
 
 # Versions that are named and that are there need no archive.
