@@ -62,6 +62,9 @@ const COPIES: u64 = 23;
 const HOST: u64 = 35;
 const OF_ENGINE: u64 = 0x0800_0000;
 
+/// NV2080_ENGINE_TYPE_GRAPHICS.
+const GRAPHICS_ENGINE: u64 = 1;
+
 /// NV2080_NOTIFIERS_RC_ERROR.
 const RC_ERROR: u64 = 37;
 
@@ -148,6 +151,11 @@ fn registers(client: &Client, (subdevice, usermode): (u32, u32)) -> &'static mut
 
 impl Rig {
     pub(crate) fn new() -> Self {
+        Self::on(GRAPHICS_ENGINE)
+    }
+
+    /// On an engine, by its NV2080_ENGINE_TYPE.
+    pub(crate) fn on(engine: u64) -> Self {
         let (client, device, subdevice) = Client::with_device();
         let classes = classes(&client, device);
         let alloc = |class: u32, size: usize| {
@@ -163,7 +171,7 @@ impl Rig {
         let at = map_dma(&client, device, [window, memory], [0, SIZE as u64, FIXED, BASE]);
         assert_eq!(at, Ok(BASE));
         let mut params =
-            Struct::new("NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS").with("engineType", 1);
+            Struct::new("NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS").with("engineType", engine);
         let group = client.alloc(device, GROUP, Some(&mut params)).unwrap();
         let mut params =
             Struct::new("NV_CTXSHARE_ALLOCATION_PARAMETERS").with("hVASpace", space.into());

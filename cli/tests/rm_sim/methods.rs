@@ -28,6 +28,18 @@ rules! {
         }
         rig.submit(&[incrementing(0, 1), copy, incrementing(0x1114, 1), 1]);
         assert!(rig.works());
+        // What the headers of nvidia-uvm alone have: SET_PAGEOUT_START_PALOWER, QUADRO_VERIFY.
+        rig.submit(&[incrementing(0, 1), copy, incrementing(0x28c, 1), 1, incrementing(0xa0, 1), 0]);
+        assert!(rig.works());
+    }
+
+    errors_of_copy_engines_have_numbers_of_their_own {
+        // NV2080_ENGINE_TYPE_COPY0, ROBUST_CHANNEL_CE0_ERROR.
+        const FIRST: (u64, u32) = (9, 39);
+        let mut rig = Rig::on(FIRST.0);
+        assert!(rig.works());
+        rig.submit(&[incrementing(0, 1), class(&rig.classes, COPY), incrementing(0x250, 1), 1]);
+        assert_eq!(rig.error(), FIRST.1);
     }
 
     pushbuffers_are_found_above_40_bits {

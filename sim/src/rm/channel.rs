@@ -126,6 +126,15 @@ fn copy_engine(runlist: u32) -> u32 {
     (runlist + GRAPHICS).max(COPY)
 }
 
+/// What an engine's own errors are called, by the runlist: ROBUST_CHANNEL_GR_EXCEPTION, and ROBUST_CHANNEL_CE_ERROR of
+/// the engine where nothing but copies are made.
+fn exception(runlist: u32) -> u32 {
+    const GRAPHICS_EXCEPTION: u32 = 13;
+    const COPY_ERRORS: [u32; 10] = [39, 40, 41, 70, 71, 72, 75, 76, 77, 85];
+    let number = (runlist + GRAPHICS).checked_sub(COPY).map(|number| number as usize);
+    number.map_or(GRAPHICS_EXCEPTION, |number| COPY_ERRORS[number.min(COPY_ERRORS.len() - 1)])
+}
+
 /// Which engine takes the methods of a class; none where the card has no such class.
 fn engine_of(classes: &[u32], class: u32) -> Option<EngineKind> {
     /// Copies, compute, and data that comes in the stream, of every generation.
@@ -481,18 +490,17 @@ impl Driver {
     /// class and an ErrorCode for its data (of 0xcbc0 LINE_COUNT ffffffff, 4: nouveau's INVALID_VALUE). The open driver
     /// itself gives neither number: GSP does.
     fn fail(&mut self, number: u32, fault: &Fault) {
-        /// ROBUST_CHANNEL_GR_EXCEPTION, _FIFO_ERROR_MMU_ERR_FLT, _PBDMA_ERROR.
-        const EXCEPTION: u32 = 13;
+        /// ROBUST_CHANNEL_FIFO_ERROR_MMU_ERR_FLT, _PBDMA_ERROR.
         const MMU_FAULT: u32 = 31;
         const PBDMA: u32 = 32;
         let trap = fault.trap();
+        let (code, text) = fault.note();
+        let Some(failed) = self.channels.all.get_mut(&number) else { return };
         let xid = match fault {
             _ if trap == Some(Trap::Address) => MMU_FAULT,
             Fault::Commands(_) => PBDMA,
-            _ => EXCEPTION,
+            _ => exception(failed.runlist),
         };
-        let (code, text) = fault.note();
-        let Some(failed) = self.channels.all.get_mut(&number) else { return };
         failed.trap = trap;
         let (client, gpu) = (failed.client, failed.gpu);
         let (process, object) = (failed.process, failed.object);
