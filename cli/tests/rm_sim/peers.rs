@@ -110,6 +110,7 @@ fn no_peers() {
     assert_eq!([all[0], all[1], all[8], all[9]], [0; 4]);
     let made = client.alloc(client.handle, PEERS, Some(&mut params(subdevices)));
     assert_eq!(made, Err(NOT_SUPPORTED));
+    crate::ranges::nobody_is_made_a_peer();
 }
 
 fn peers_over_links() {

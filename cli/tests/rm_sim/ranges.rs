@@ -210,6 +210,26 @@ fn follow(
     uvm(file, name, &mut args)
 }
 
+/// UVM_ENABLE_PEER_ACCESS and UVM_DISABLE_PEER_ACCESS, on a machine of two GPUs that do not reach each other.
+pub(crate) fn nobody_is_made_a_peer() {
+    let fd = space();
+    assert_eq!(with_gpu(fd, "UVM_REGISTER_GPU", OTHER), OK);
+    let call = |name: &str, other: &[u8; 16]| {
+        let mut args = Struct::new(&format!("{name}_PARAMS"));
+        args.put("gpuUuidA", &UUID);
+        args.put("gpuUuidB", other);
+        uvm(fd, name, &mut args)
+    };
+    assert_eq!(call("UVM_ENABLE_PEER_ACCESS", &OTHER), NOT_SUPPORTED);
+    for (name, other) in [
+        ("UVM_ENABLE_PEER_ACCESS", UUID),
+        ("UVM_DISABLE_PEER_ACCESS", UUID),
+        ("UVM_DISABLE_PEER_ACCESS", OTHER),
+    ] {
+        assert_eq!(call(name, &other), INVALID_DEVICE, "{name}");
+    }
+}
+
 /// On a machine of two GPUs that reach each other over PCIe.
 pub(crate) fn what_peers_see_of_each_other_goes() {
     const LENGTH: usize = 0x20_0000;

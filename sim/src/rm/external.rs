@@ -305,15 +305,18 @@ impl Driver {
     ) -> Result {
         let first = self.registered_gpu(caller, args, "gpuUuidA")?;
         let second = self.registered_gpu(caller, args, "gpuUuidB")?;
+        if first == second {
+            return Err(Status::INVALID_DEVICE.into());
+        }
         match self.way(&[first, second]) {
-            Way::Bus => {}
             Way::Links => return Ok(()),
-            Way::None(_) => return Err(Status::NOT_SUPPORTED.into()),
+            Way::None(_) if is_wanted => return Err(Status::NOT_SUPPORTED.into()),
+            Way::Bus | Way::None(_) => {}
         }
         let uvm = self.uvm_space(caller)?;
         let pair = (first.min(second), first.max(second));
         let has_changed = match is_wanted {
-            true => first != second && uvm.residence.connect(pair),
+            true => uvm.residence.connect(pair),
             false => uvm.part(first, second),
         };
         if has_changed { Ok(()) } else { Err(Status::INVALID_DEVICE.into()) }
