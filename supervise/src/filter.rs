@@ -72,14 +72,6 @@ pub fn when(argument: u8, mask: u64, value: u64) -> io::Result<Vec<SeccompRule>>
     Ok(vec![rule.map_err(io::Error::other)?])
 }
 
-/// Calls of which an argument is not this.
-pub fn except(argument: u8, value: u64) -> io::Result<Vec<SeccompRule>> {
-    let (length, differs) = (SeccompCmpArgLen::Qword, SeccompCmpOp::Ne);
-    let condition = SeccompCondition::new(argument, length, differs, value);
-    let rule = SeccompRule::new(vec![condition.map_err(io::Error::other)?]);
-    Ok(vec![rule.map_err(io::Error::other)?])
-}
-
 /// Calls of which an argument of 32 bits is none of these.
 pub fn unless(argument: u8, values: &[u32]) -> io::Result<Vec<SeccompRule>> {
     let conditions: Result<Vec<_>, _> = (values.iter())

@@ -22,7 +22,7 @@ use std::{fs, io};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 pub use errno::{Errno, check};
-pub use filter::{except, load, program, unless, when};
+pub use filter::{load, program, unless, when};
 pub use memory::{
     Pin, open_memory, read_memory, read_memory_at_once, write_memory, write_memory_at_once,
 };
@@ -32,7 +32,7 @@ pub use signals::{ENDING, Signal, Signals};
 pub use tracee::{
     AT_CALL, CallStop, Registers, Resume, Tracee, Waited, wait_for_any, wait_for_end,
 };
-pub use watch::{WATCH_FLAGS, WriteWatch};
+pub use watch::{USER_MODE_ONLY, WATCH_FLAGS, WriteWatch};
 
 /// A path without `.` and `..`, as if no part of it were a symbolic link.
 pub fn normal(path: &Path) -> PathBuf {
@@ -61,10 +61,20 @@ pub fn descriptor_of(process: u32, fd: i32) -> io::Result<OwnedFd> {
 
 /// The number of the process that a thread is of.
 pub fn process_of(thread: u32) -> io::Result<u32> {
+    number_of(thread, "Tgid:")
+}
+
+/// How many seccomp filters a thread is under.
+pub fn filters_of(thread: u32) -> io::Result<u32> {
+    number_of(thread, "Seccomp_filters:")
+}
+
+/// A number that the kernel tells of a thread.
+fn number_of(thread: u32, name: &str) -> io::Result<u32> {
     let status = fs::read_to_string(format!("/proc/{thread}/status"))?;
-    let process = status
+    let number = status
         .lines()
-        .find_map(|line| line.strip_prefix("Tgid:"))
-        .and_then(|process| process.trim().parse().ok());
-    Ok(process.ok_or(io::ErrorKind::InvalidData)?)
+        .find_map(|line| line.strip_prefix(name))
+        .and_then(|number| number.trim().parse().ok());
+    Ok(number.ok_or(io::ErrorKind::InvalidData)?)
 }

@@ -1,14 +1,15 @@
 //! Writes of other processes to memory of theirs, which they make without a system call.
 
-use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::{fs, io};
 
 /// What a process calls `userfaultfd` with, so that its writes can be watched. The kernel's own writes then fail while
 /// a watch is armed, instead of waiting for who may have asked for them.
 pub const WATCH_FLAGS: u64 = (libc::O_CLOEXEC | libc::O_NONBLOCK) as u64 | USER_MODE_ONLY;
 
-/// `UFFD_USER_MODE_ONLY`: what a process may ask for that has no rights.
-const USER_MODE_ONLY: u64 = 1;
+/// `UFFD_USER_MODE_ONLY`: the kernel does not wait for answers to its own accesses, and no rights are needed.
+pub const USER_MODE_ONLY: u64 = 1;
 /// `UFFD_API`.
 const API: u64 = 0xaa;
 /// `UFFD_FEATURE_PAGEFAULT_FLAG_WP` and `UFFD_FEATURE_WP_HUGETLBFS_SHMEM`.
@@ -68,8 +69,13 @@ impl WriteWatch {
     ///
     /// # Errors
     ///
-    /// The kernel's: before Linux 5.19 it cannot watch memory that is shared.
+    /// The kernel's: before Linux 5.19 it cannot watch memory that is shared. And what is no such file: another process
+    /// may have put another one in its place, which calls of ours might wait for.
     pub fn new(fd: OwnedFd, address: u64, length: u64) -> io::Result<Self> {
+        let file = fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))?;
+        if file != Path::new("anon_inode:[userfaultfd]") {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let len = length.next_multiple_of(PAGE);
         let mut api_of = Api { api: API, features: SHARED_WRITES, ioctls: 0 };
         let mut register_of = Register { start: address, len, mode: WRITES, ioctls: 0 };
@@ -167,5 +173,12 @@ mod tests {
         let fd = unsafe { OwnedFd::from_raw_fd(i32::try_from(fd).unwrap()) };
         let error = WriteWatch::new(fd, 1 << 20, PAGE).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
+    }
+
+    #[test]
+    fn another_file_is_refused() {
+        let file = fs::File::open("/dev/null").unwrap();
+        let error = WriteWatch::new(file.into(), 1 << 20, PAGE).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
 }

@@ -35,4 +35,4 @@ pub(crate) use doorbell::{USERMODE_SIZE, clear, is_rung, set_time, take_token};
 pub(crate) use engine::{
     ENTRY, Engine, EngineKind, Fault, Interrupt, KernelSpace, Ring, Space, Trap, in_turn, shorter,
 };
-pub(crate) use seen::{Bytes, Mappings, Seen};
+pub(crate) use seen::{Bytes, Found, Mappings, Seen};

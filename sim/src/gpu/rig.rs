@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::engine::{Engine, EngineKind, KernelSpace, Ring, Space, shorter};
-use super::seen::{Bytes, Mappings, Seen};
+use super::seen::{Bytes, Found, Mappings, Seen};
 use super::{Clock, Fault};
 use crate::log::RunId;
 
@@ -82,8 +82,15 @@ impl Mappings for Shared {
         all.into_iter().find(|(start, end)| (start..end).contains(&&address))
     }
 
-    fn at(&self, address: u64) -> Option<(Self, u64, bool)> {
-        (self.range(address)?.0 == BASE).then(|| (self.clone(), address, true))
+    fn at(&self, address: u64) -> Option<Found<Self>> {
+        let (start, end) = self.range(address)?;
+        let found = || Found {
+            bytes: self.clone(),
+            offset: address,
+            length: end - address,
+            is_writable: true,
+        };
+        (start == BASE).then(found)
     }
 
     fn is_reflected(&self, address: u64) -> bool {

@@ -14,13 +14,28 @@ pub(crate) trait Mappings: Debug + Send + Sync {
     /// First address and end of what is mapped around an address.
     fn range(&self, address: u64) -> Option<(u64, u64)>;
 
-    /// The memory at an address, from where on, and whether it may be written.
-    fn at(&self, address: u64) -> Option<(Self::Bytes, u64, bool)>;
+    /// The memory at an address.
+    fn at(&self, address: u64) -> Option<Found<Self::Bytes>>;
 
     /// Whether there is no memory, but a way to the scheduler of launches (the driver: SMSKED_MESSAGE, a SKED reflected
     /// range).
     fn is_reflected(&self, _address: u64) -> bool {
         false
+    }
+}
+
+/// Memory at an address: from where on in it, and how many bytes.
+pub(crate) struct Found<B> {
+    pub(crate) bytes: B,
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+    pub(crate) is_writable: bool,
+}
+
+impl<B> Found<B> {
+    /// Whether so many bytes may be accessed.
+    fn permits(&self, length: u64, is_write: bool) -> bool {
+        length <= self.length && (self.is_writable || !is_write)
     }
 }
 
@@ -78,13 +93,13 @@ impl<M: Mappings> Seen<M> {
     /// What came of an access. Where it cannot be it is refused, unless something else is done instead.
     fn access<T>(
         &self,
-        address: u64,
+        (address, length): (u64, u64),
         is_write: bool,
         access: impl FnOnce(&M::Bytes, u64) -> Option<T>,
         instead: impl FnOnce() -> bool,
     ) -> Option<T> {
-        let at = self.mappings.at(address).filter(|(.., is_writable)| *is_writable || !is_write);
-        let done = at.and_then(|(bytes, offset, _)| access(&bytes, offset));
+        let found = self.mappings.at(address).filter(|found| found.permits(length, is_write));
+        let done = found.and_then(|found| access(&found.bytes, found.offset));
         if done.is_none() && !instead() {
             self.refused().get_or_insert((address, is_write));
         }
@@ -101,31 +116,35 @@ impl<M: Mappings> Foreign for Seen<M> {
         let mut bytes = [0; 8];
         let into = &mut bytes[..width as usize];
         let read = |of: &M::Bytes, at| of.read(at, into).then_some(());
-        self.access(address, false, read, || self.mappings.is_reflected(address));
+        self.access((address, width), false, read, || self.mappings.is_reflected(address));
         u64::from_le_bytes(bytes)
     }
 
     fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
+        let length = bytes.len() as u64;
         let read = |of: &M::Bytes, at| of.read(at, bytes).then_some(());
-        self.access(address, false, read, || false).is_some()
+        // The scheduler's words are read one by one.
+        let instead = || self.mappings.is_reflected(address);
+        self.access((address, length), false, read, instead).is_some()
     }
 
     fn store(&self, address: u64, width: u64, value: u64) {
         let bytes = &value.to_le_bytes()[..width as usize];
         let write = |of: &M::Bytes, at| of.write(at, bytes).then_some(());
-        self.access(address, true, write, || self.takes(address, width, value));
+        self.access((address, width), true, write, || self.takes(address, width, value));
     }
 
     fn write(&self, address: u64, bytes: &[u8]) -> bool {
-        let at = self.mappings.at(address).filter(|(.., is_writable)| *is_writable);
-        at.is_some_and(|(of, at, _)| of.write(at, bytes))
+        let found = self.mappings.at(address);
+        let found = found.filter(|found| found.permits(bytes.len() as u64, true));
+        found.is_some_and(|found| found.bytes.write(found.offset, bytes))
     }
 
     fn compare_exchange(&self, address: u64, width: u64, old: u64, new: u64) -> u64 {
         let exchange = |of: &M::Bytes, at| of.compare_exchange(at, width as usize, old, new);
         // The scheduler's word is free whenever somebody looks.
         let instead = || old == 0 && self.takes(address, width, new);
-        self.access(address, true, exchange, instead).unwrap_or(old)
+        self.access((address, width), true, exchange, instead).unwrap_or(old)
     }
 }
 

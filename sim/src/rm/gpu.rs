@@ -56,7 +56,6 @@ pub(super) struct Gpu {
     facts: Facts,
 }
 
-/// What is asked for often.
 /// A write to `bind` or `unbind` that has not returned.
 #[derive(Debug, PartialEq, Eq)]
 struct Rebind {
@@ -65,6 +64,7 @@ struct Rebind {
     binds: bool,
 }
 
+/// What is asked for often.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Facts {
     pub(super) vendor: u16,

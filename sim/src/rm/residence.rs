@@ -269,13 +269,16 @@ impl Residence {
         self.pages().peers.contains(&(one.min(other), one.max(other)))
     }
 
-    /// UVM_DISABLE_PEER_ACCESS; whether they were peers. What they see from afar they look for anew.
+    /// UVM_DISABLE_PEER_ACCESS; whether they were peers. What each saw of the other it sees no more.
     pub(super) fn disconnect(&self, one: usize, other: usize) -> bool {
         let mut pages = self.pages();
         let were_peers = pages.peers.remove(&(one.min(other), one.max(other)));
-        if were_peers {
-            pages.remote.remove(&one);
-            pages.remote.remove(&other);
+        for (gpu, owner) in [(one, other), (other, one)] {
+            for (start, stop) in pages.places.of(Processor::Gpu(owner)) {
+                if let Some(runs) = pages.remote.get_mut(&gpu).filter(|_| were_peers) {
+                    runs.clear(start, stop);
+                }
+            }
         }
         were_peers
     }

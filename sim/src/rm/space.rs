@@ -13,7 +13,7 @@ use super::memory::{Buffer, IN_GPU, LOCATION, Of, PAGE, VIRTUAL, bits};
 use super::residence::{Access, Residence, Touch};
 use super::server::{Client, ObjectKind};
 use crate::Status;
-use crate::gpu::{self as engine, Bytes, KernelSpace, Mappings, shorter};
+use crate::gpu::{self as engine, Bytes, Found, KernelSpace, Mappings, shorter};
 
 /// Addresses have 49 bits, and the first pages are nobody's.
 const FIRST: u64 = 0x1_0000;
@@ -201,7 +201,7 @@ impl Space {
     }
 
     /// The memory at an address.
-    fn found_at(&self, address: u64) -> Option<Found> {
+    fn found_at(&self, address: u64) -> Option<Found<View>> {
         let mapped = self.mapped();
         let (base, of) = around(&mapped, address)?;
         let managed = of.buffer.residence().map(|residence| ManagedView {
@@ -227,14 +227,6 @@ impl Space {
 /// The mapping that an address is in, and where it begins.
 fn around(mapped: &BTreeMap<u64, Mapped>, address: u64) -> Option<(&u64, &Mapped)> {
     mapped.range(..=address).next_back().filter(|(_, of)| of.end > address)
-}
-
-/// Memory at an address: from where on in it, and how many bytes.
-struct Found {
-    bytes: View,
-    offset: u64,
-    length: u64,
-    is_writable: bool,
 }
 
 /// Memory as a GPU sees it.
@@ -317,9 +309,8 @@ impl Mappings for Arc<Space> {
         around(&mapped, address).is_some_and(|(_, of)| matches!(of.buffer, Held::Reflected))
     }
 
-    fn at(&self, address: u64) -> Option<(View, u64, bool)> {
-        let Found { bytes, offset, is_writable, .. } = self.found_at(address)?;
-        Some((bytes, offset, is_writable))
+    fn at(&self, address: u64) -> Option<Found<View>> {
+        self.found_at(address)
     }
 }
 

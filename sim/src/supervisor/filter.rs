@@ -29,13 +29,14 @@ pub(super) const POLLS: &[i64] = &[
     libc::SYS_poll,
 ];
 
-/// The program, in the kernel's instructions. The secret is what we call `userfaultfd` with for a program.
-pub(super) fn program(with_polls: bool, secret: u64) -> io::Result<BpfProgram> {
+/// The program, in the kernel's instructions.
+pub(super) fn program(with_polls: bool) -> io::Result<BpfProgram> {
     // Mappings of files.
     let files = supervise::when(3, libc::MAP_ANONYMOUS as u64 | u64::from(OURS), 0)?;
     let foreign = libc::SECCOMP_RET_KILL_PROCESS;
-    let others_faults = supervise::except(1, secret)?;
-    let rules = [(libc::SYS_mmap, files), (libc::SYS_userfaultfd, others_faults)];
+    // Those that let us wait for answers to faults.
+    let faults = supervise::when(0, supervise::USER_MODE_ONLY, 0)?;
+    let rules = [(libc::SYS_mmap, files), (libc::SYS_userfaultfd, faults)];
     let paths: Vec<i64> = PATH_CALLS.iter().map(|call| call.number).collect();
     let always = [ALWAYS, &REFUSED, &paths, if with_polls { POLLS } else { &[] }].concat();
     supervise::program(&always, rules, libc::SECCOMP_RET_USER_NOTIF, foreign)

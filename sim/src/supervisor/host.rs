@@ -100,7 +100,7 @@ impl Host {
         let (ours, theirs) = socket_pair()?;
         let (over, end) = socket_pair()?;
         let mut machine = self.shared.machine();
-        let filter = filter::program(machine.watches_polls(), self.shared.watches.secret())?;
+        let filter = filter::program(machine.watches_polls())?;
         let run = machine.log().begin(told.is_some().then_some(sender));
         drop(machine);
         let record = Record { shared: self.shared.clone(), run };

@@ -189,7 +189,7 @@ impl Shared {
             writers_are_held: AtomicBool::new(false),
             doorbells: Mutex::default(),
             doorbell_mapped: Condvar::new(),
-            watches: Watches::new()?,
+            watches: Watches::new(),
             has_work: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
         })
@@ -220,7 +220,7 @@ impl Shared {
 
     /// Lets those go first that wait for the machine: the lock alone is not fair.
     fn let_others(&self) {
-        while self.waiting.load(Ordering::Relaxed) > 0 {
+        while self.is_awaited() {
             thread::sleep(Duration::from_micros(10));
         }
     }
@@ -274,6 +274,20 @@ impl Shared {
 
     fn tick(&self, doorbells: &[Doorbell]) {
         self.machine().tick(doorbells);
+    }
+
+    /// The same, where nobody has the machine; whether it was done.
+    fn tick_at_once(&self, doorbells: &[Doorbell]) -> bool {
+        let machine = self.machine.try_lock();
+        machine.is_ok_and(|mut machine| {
+            machine.tick(doorbells);
+            true
+        })
+    }
+
+    /// Whether somebody waits for the machine.
+    fn is_awaited(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
     }
 
     /// Releases what was let go while nobody makes a call, and shows how time passes.

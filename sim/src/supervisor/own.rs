@@ -129,24 +129,31 @@ fn make_in(places: &[PathBuf]) -> io::Result<Made> {
 
 /// Makes a folder that nobody else can list, but the programs can go through, whoever they become.
 fn make(place: &Path) -> io::Result<Made> {
-    loop {
+    /// Others may be there between two steps of ours.
+    const TRIES: usize = 16;
+    let mut last = io::ErrorKind::NotFound.into();
+    for _ in 0..TRIES {
         let path = make_path(place)?;
         let locked = open(&path).and_then(|file| {
             // Where a file system has no locks nobody else can have one either, by which it would be removed.
-            let _ = lock(&file, 0);
+            match lock(&file, libc::LOCK_NB) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
+                _ => {}
+            }
             fs::set_permissions(&path, Permissions::from_mode(0o711))?;
             Ok(file)
         });
-        match locked {
+        last = match locked {
             Ok(file) => return Ok(Made { path, _lock: file }),
-            // Who removes what others left may have taken it before it was locked.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => {
-                let _ = fs::remove_dir(path);
-                return Err(error);
-            }
+            Err(error) => error,
+        };
+        let _ = fs::remove_dir(path);
+        // Who removes what others left may have taken it before it was locked, or be about to.
+        if ![io::ErrorKind::NotFound, io::ErrorKind::WouldBlock].contains(&last.kind()) {
+            break;
         }
     }
+    Err(last)
 }
 
 fn make_path(place: &Path) -> io::Result<PathBuf> {

@@ -2,6 +2,7 @@
 
 use std::hint;
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -34,8 +35,14 @@ pub(super) fn watch(shared: &Shared) {
     let mut ticked = last;
     let mut pause = Duration::ZERO;
     let mut watched = Watched::default();
+    let mut doorbells = shared.doorbells();
     while !shared.is_over() {
-        let doorbells = shared.doorbells();
+        let before = std::mem::replace(&mut doorbells, shared.doorbells());
+        if !Arc::ptr_eq(&before, &doorbells) {
+            // Whoever came with a new one begins soon.
+            last = Instant::now();
+        }
+        watched.take(&shared.watches);
         // Work goes on when the region goes that it was begun by.
         if doorbells.is_empty() && !shared.has_work() {
             watched.let_go();
@@ -43,7 +50,10 @@ pub(super) fn watch(shared: &Shared) {
             continue;
         }
         let mut moved = false;
-        shared.let_others();
+        if shared.is_awaited() {
+            watched.let_go();
+            shared.let_others();
+        }
         if is_rung(&doorbells) || shared.has_work() {
             watched.let_go();
             let mut machine = shared.machine();
@@ -54,7 +64,10 @@ pub(super) fn watch(shared: &Shared) {
             shared.set_work(has_work);
         }
         if pause > Duration::ZERO || ticked.elapsed() > TICK {
-            shared.tick(&doorbells);
+            if !shared.tick_at_once(&doorbells) {
+                watched.let_go();
+                shared.tick(&doorbells);
+            }
             ticked = Instant::now();
         }
         if moved {
@@ -62,10 +75,11 @@ pub(super) fn watch(shared: &Shared) {
             pause = Duration::ZERO;
         } else {
             pause = (last.elapsed() / PART).clamp(SHORTEST, LONGEST);
-            // What waits for memory is looked at again, whoever rings.
-            if pause < LONG || shared.has_work() {
+            // Before each look at what waits for memory all are let go: that must be worth it.
+            let long = if shared.has_work() { TICK } else { LONG };
+            if pause < long {
                 thread::sleep(pause);
-            } else if watched.sleep(&shared.watches, pause) {
+            } else if watched.sleep(pause) {
                 last = Instant::now();
                 while !is_rung(&doorbells) && last.elapsed() < RINGING {
                     hint::spin_loop();

@@ -14,7 +14,7 @@ use super::watches::Watches;
 use crate::Errno;
 use nvabi_supervise::{
     AT_CALL, AddFd, Listener, Notification, Registers, Resume, Tracee, WATCH_FLAGS, Waited,
-    WriteWatch, descriptor_of, process_of, write_memory,
+    descriptor_of, process_of, write_memory,
 };
 
 /// A system call that is made for another: its number and its arguments.
@@ -251,7 +251,7 @@ impl Trace {
         }
     }
 
-    /// Watches a mapping, where the process may ask for that.
+    /// Watches a mapping, where the process may ask for that. A filter of its own may end it for the question.
     fn watch(
         &mut self,
         registers: &Registers,
@@ -259,14 +259,17 @@ impl Trace {
         length: u64,
         watches: &Watches,
     ) -> io::Result<()> {
-        let ask = (libc::SYS_userfaultfd, [WATCH_FLAGS, watches.secret(), 0, 0, 0, 0]);
-        let fd = self.call(registers, ask)?;
+        let thread = self.thread.0 as u32;
+        if !watches.may_be_asked_for(thread) {
+            return Ok(());
+        }
+        let fd = self.call(registers, (libc::SYS_userfaultfd, [WATCH_FLAGS, 0, 0, 0, 0, 0]))?;
         let Ok(fd @ 0..) = i32::try_from(fd) else { return Ok(()) };
-        let file = process_of(self.thread.0 as u32).and_then(|process| descriptor_of(process, fd));
+        let file = process_of(thread).and_then(|process| descriptor_of(process, fd));
         self.call(registers, close(fd))?;
         // Without it, it is looked at as time goes by.
-        if let Ok(watch) = file.and_then(|file| WriteWatch::new(file, address, length)) {
-            watches.add(watch);
+        if let Ok(file) = file {
+            watches.add(file, address, length);
         }
         Ok(())
     }

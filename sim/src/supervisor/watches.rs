@@ -4,15 +4,15 @@
 //! first who does waits until we have seen that. It needs Linux 5.19, and that a program may call `userfaultfd`, which
 //! containers may not permit: else doorbells are looked at as time goes by, and no more.
 
-use std::io;
-use std::os::fd::AsFd as _;
-use std::sync::{Mutex, PoisonError};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use nvabi_supervise::WriteWatch;
+use nvabi_supervise::{WATCH_FLAGS, WriteWatch, filters_of};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::limits;
 
 /// Watches of all programs: each has a descriptor of ours.
 const MOST: usize = 256;
@@ -20,29 +20,48 @@ const MOST: usize = 256;
 /// What was mapped and is not watched yet.
 pub(super) struct Watches {
     new: Mutex<Vec<WriteWatch>>,
-    /// An argument of `userfaultfd` that the kernel does not look at, and no program knows: with it we make the call
-    /// for a program.
-    secret: u64,
+    /// How many filters a program is under that has none of its own; none where it may not be made to ask for a watch.
+    filters: Option<u32>,
 }
 
 impl Watches {
-    pub(super) fn new() -> io::Result<Self> {
-        let mut secret = [0; 8];
-        getrandom(&mut secret, GetRandomFlags::empty())?;
-        Ok(Self { new: Mutex::default(), secret: u64::from_ne_bytes(secret) })
+    pub(super) fn new() -> Self {
+        let own = filters_of(std::process::id()).ok();
+        Self {
+            new: Mutex::default(),
+            filters: own.filter(|own| *own == 0 || survives_asking()).map(|own| own + 1),
+        }
     }
 
-    pub(super) fn secret(&self) -> u64 {
-        self.secret
+    /// Whether a thread may be made to ask for a watch: a filter of its own might end it for that.
+    pub(super) fn may_be_asked_for(&self, thread: u32) -> bool {
+        self.filters.is_some() && filters_of(thread).ok() == self.filters
     }
 
-    /// From the next look at the doorbells on.
-    pub(super) fn add(&self, watch: WriteWatch) {
-        self.new.lock().unwrap_or_else(PoisonError::into_inner).push(watch);
+    /// Watches a mapping from the next look at the doorbells on, while there is room.
+    pub(super) fn add(&self, file: OwnedFd, address: u64, length: u64) {
+        let mut new = self.list();
+        if new.len() < MOST && !limits::is_spare(&file) {
+            new.extend(WriteWatch::new(file, address, length));
+        }
     }
 
-    fn take(&self) -> Vec<WriteWatch> {
-        std::mem::take(&mut *self.new.lock().unwrap_or_else(PoisonError::into_inner))
+    fn list(&self) -> MutexGuard<'_, Vec<WriteWatch>> {
+        self.new.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a process under the filters that this one is under goes on when it asks for a watch.
+fn survives_asking() -> bool {
+    // SAFETY: the child makes two calls, which take numbers alone, and is gone; `status` is for the kernel to write.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            libc::syscall(libc::SYS_userfaultfd, WATCH_FLAGS);
+            libc::_exit(0);
+        }
+        let mut status = -1;
+        child > 0 && libc::waitpid(child, &mut status, 0) == child && status == 0
     }
 }
 
@@ -54,9 +73,23 @@ pub(super) struct Watched {
 }
 
 impl Watched {
+    /// Takes what was mapped since, in the place of what is mapped no more.
+    pub(super) fn take(&mut self, watches: &Watches) {
+        let new = std::mem::take(&mut *watches.list());
+        if !new.is_empty() {
+            self.are_armed = false;
+            self.all.retain(|watch| watch.let_go().is_ok());
+            self.all.extend(new);
+            self.all.truncate(MOST);
+        }
+    }
+
     /// Sleeps until something is written, or for a time; whether something is.
-    pub(super) fn sleep(&mut self, watches: &Watches, time: Duration) -> bool {
-        self.arm(watches.take());
+    pub(super) fn sleep(&mut self, time: Duration) -> bool {
+        if !self.are_armed {
+            self.all.retain(|watch| watch.arm().is_ok());
+            self.are_armed = true;
+        }
         if self.all.is_empty() {
             thread::sleep(time);
             return false;
@@ -71,21 +104,6 @@ impl Watched {
             self.let_go();
         }
         is_written
-    }
-
-    /// Arms what is not armed yet, and forgets what is mapped no more.
-    fn arm(&mut self, new: Vec<WriteWatch>) {
-        let arm = |watch: &WriteWatch| match watch.arm() {
-            // The process is about to have a child.
-            Err(error) => error.raw_os_error() == Some(libc::EAGAIN),
-            Ok(()) => true,
-        };
-        if !self.are_armed {
-            self.all.retain(arm);
-        }
-        self.are_armed = true;
-        let room = MOST.saturating_sub(self.all.len());
-        self.all.extend(new.into_iter().take(room).filter(arm));
     }
 
     /// Lets all write. Who arms must do that before it does what may take long.

@@ -13,7 +13,7 @@ use super::syncpoint::{POINT_SIZE, POINTS};
 use super::{Errno, File, FileId, Kernel, PAGE, Result};
 use crate::backing::Backing;
 use crate::client::Client;
-use crate::gpu::{Bytes, Mappings};
+use crate::gpu::{Bytes, Found, Mappings};
 use crate::memory::{Access, Memory};
 use crate::tegra::abi::*;
 
@@ -112,9 +112,14 @@ impl Mappings for MappedMemory {
         self.piece(address).map(|(start, piece)| (start, piece.end))
     }
 
-    fn at(&self, address: u64) -> Option<(Arc<Backing>, u64, bool)> {
+    fn at(&self, address: u64) -> Option<Found<Arc<Backing>>> {
         let (start, piece) = self.piece(address)?;
-        Some((piece.memory.clone(), piece.offset + (address - start), piece.writable))
+        Some(Found {
+            bytes: piece.memory.clone(),
+            offset: piece.offset + (address - start),
+            length: piece.end - address,
+            is_writable: piece.writable,
+        })
     }
 }
 

@@ -253,6 +253,11 @@ impl Memory {
         Ok(start)
     }
 
+    /// Whether there is memory beside the allocations.
+    pub(crate) fn has_foreign(&self) -> bool {
+        self.foreign.is_some()
+    }
+
     /// Bytes that nothing had before, and that are at no address of foreign memory.
     fn take(&self, table: &mut Table, total: u64) -> Option<(u64, u64)> {
         const TRIES: usize = 16;

@@ -123,10 +123,13 @@ impl Warp<'_> {
         size: u64,
         mask: u32,
     ) -> Option<GlobalAddress<'a>> {
-        let lanes = mask.checked_shr(mask.trailing_zeros())?;
+        let memory = state.grid.memory;
         let is_global = matches!(space, Space::Global | Space::Generic);
-        if !is_global || lanes & lanes.wrapping_add(1) != 0 || state.grid.memory.shadow().is_some()
-        {
+        if !is_global || !memory.has_foreign() || memory.shadow().is_some() {
+            return None;
+        }
+        let lanes = mask.checked_shr(mask.trailing_zeros())?;
+        if lanes & lanes.wrapping_add(1) != 0 {
             return None;
         }
         let first = *addresses.get(mask.trailing_zeros() as usize)?;
