@@ -21,7 +21,7 @@ const LONGEST: Duration = Duration::from_millis(10);
 /// For no longer than this, or than a pause, the timers stand still and the rings are not looked at.
 const TICK: Duration = Duration::from_millis(1);
 /// From this pause on it sleeps until somebody rings: who waits for that waits no longer than for the next look.
-const LONG: Duration = Duration::from_micros(30);
+const LONG: Duration = Duration::from_micros(50);
 /// For no longer than this who was let go takes to ring.
 const RINGING: Duration = Duration::from_micros(30);
 /// Pause when no doorbell is mapped.
