@@ -4,9 +4,9 @@
 #   NVABI_REAL=FOLDER benches/libcuda.sh [RUNS] [GPU]
 #
 # FOLDER is what tests/real/fetch.sh prints, or its first line. One program initialises libcuda, makes a context and
-# copies 1 MiB there and back; another copies pinned memory of 64 MiB; a third has streams write words after pauses; a
-# fourth sleeps for five seconds with a context. They alternate with `true` on the same machine, RUNS times each
-# (default 11); medians.
+# copies 1 MiB there and back; another copies pinned memory of 64 MiB, and once more by memmove; a third has a stream
+# write words after pauses; a fourth sleeps for five seconds with a context. They alternate with `true` on the same
+# machine, RUNS times each (default 11); medians.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/.."
@@ -55,6 +55,12 @@ elif part == "copies":
     ctypes.memset(pinned, 7, size)
     for took in both_ways(pinned, size):
         print(size / 1e9 / took, file=out)
+    other = ctypes.create_string_buffer(size)
+    for _ in range(3):
+        began = time.monotonic()
+        ctypes.memmove(other, pinned, size)
+        took = time.monotonic() - began
+    print(size / 1e9 / took, file=open(sys.argv[2] + "-plain", "a"))
 elif part == "rings":
     stream = made(ctypes.c_void_p, "cuStreamCreate", 1)
     memory = made(ctypes.c_void_p, "cuMemHostAlloc", Size(4096), 2)
@@ -109,6 +115,7 @@ printf '%-62s %8s ms\n' 'the simulator and a program that does nothing' "$(media
 printf '%-62s %8s ms\n' 'the same and Python with cuInit, a context, 1 MiB both ways' "$(median whole)"
 printf '%-62s %8s ms\n' 'cuInit, a context, 1 MiB three times there and back' "$(median context)"
 printf '%-62s %8s GB/s\n' 'pinned memory, 64 MiB' "$(median copies)"
+printf '%-62s %8s GB/s\n' 'the same memory by memmove, in the program' "$(median copies-plain)"
 for pause in 0 1 10 100 1000; do
     printf '%-62s %8s us\n' "a word that a stream writes after a pause of $pause ms" "$(median "rings$pause")"
 done
