@@ -59,10 +59,10 @@ impl Warp<'_> {
         {
             return Ok(());
         }
-        if !strong
-            && reading == mask
-            && let Some(bytes) = self.read_side_by_side(state, at.space, &addresses, size, mask)
-        {
+        let is_plain = !strong && reading == mask;
+        let bytes =
+            is_plain.then(|| self.read_side_by_side(state, at.space, &addresses, size, mask));
+        if let Some(bytes) = bytes.flatten() {
             let mut values = [ZEROS; 4];
             for (lane, bytes) in lanes_of(mask).zip(bytes.chunks(size as usize)) {
                 for (values, part) in values.iter_mut().zip(bytes.chunks(*width as usize)) {
@@ -213,7 +213,8 @@ impl Warp<'_> {
                 *values = *self.row(from.saturating_add(part as u8));
             }
         }
-        if !strong && let Some(place) = self.side_by_side(state, at.space, &addresses, size, mask) {
+        let place = (!strong).then(|| self.side_by_side(state, at.space, &addresses, size, mask));
+        if let Some(place) = place.flatten() {
             let mut bytes = [0; WIDEST];
             for (lane, bytes) in lanes_of(mask).zip(bytes.chunks_mut(size as usize)) {
                 for (values, part) in values.iter().zip(bytes.chunks_mut(*width as usize)) {
