@@ -36,6 +36,16 @@ fn matrix(client: &Client, first: &[u64], second: &[u64]) -> Result<Vec<u64>, u3
     }
 }
 
+/// What each of two GPUs calls the other.
+fn names(client: &Client, ids: &[u64]) -> [u64; 2] {
+    let name = "NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_V2";
+    let mut params = Struct::new("NV0000_CTRL_SYSTEM_GET_P2P_CAPS_V2_PARAMS").with("gpuCount", 2);
+    params.set("gpuIds[0]", ids[0]);
+    params.set("gpuIds[1]", ids[1]);
+    assert_eq!(client.control(client.handle, name, &mut params), OK);
+    [1, 2].map(|at| params.get(&format!("busPeerIds[{at}]")))
+}
+
 fn params(subdevices: [u32; 2]) -> Struct {
     Struct::new("NV503B_ALLOC_PARAMETERS")
         .with("hSubDevice", subdevices[0].into())
@@ -101,6 +111,16 @@ fn peers_over_pcie() {
     let one = client.alloc(device, SUBDEVICE, None).unwrap();
     let made = client.alloc_as(client.handle, second, PEERS, Some(&mut params([one, other])));
     assert_eq!(made, Ok(second), "it went with the subdevice, and its handle is free");
+    assert_eq!(client.free(second), OK);
+    // What a program wants to call them they are called, while nothing else is called that.
+    let wanted = |own: u64, theirs: u64| {
+        let params = params([one, other]).with("subDevicePeerIdMask", own);
+        let made = alloc(client.handle, params.with("peerSubDevicePeerIdMask", theirs));
+        made.map(|_| names(&client, &ids))
+    };
+    assert_eq!(wanted(1 << 8, 1), Err(INVALID_ARGUMENT));
+    assert_eq!(wanted(1 << 5, 1 << 3), Ok([5, 3]));
+    assert_eq!(wanted(1 << 5, 1 << 2), Ok([5, 3]), "the first is taken");
 }
 
 fn no_peers() {

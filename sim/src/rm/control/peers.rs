@@ -213,6 +213,7 @@ impl Driver {
             gpus[at] = *gpu;
         }
         let is_alone = subdevices[0] == subdevices[1];
+        let mut wanted = [0; 2];
         for kind in ["PeerIdMask", "EgmPeerIdMask"] {
             let names = [format!("subDevice{kind}"), format!("peerSubDevice{kind}")];
             // Older drivers do not have the second kind.
@@ -224,25 +225,51 @@ impl Driver {
             if is_wrong || is_alone && masks[0] != masks[1] {
                 return Err(Status::INVALID_ARGUMENT.into());
             }
+            if kind == "PeerIdMask" {
+                wanted = masks;
+            }
         }
         // No card here takes addresses of the whole system.
         if params.word("flags")? & SPA != 0 {
             return Err(Status::INVALID_ARGUMENT.into());
         }
-        if let Way::None(_) = self.way(&gpus) {
-            return Err(Status::NOT_SUPPORTED.into());
-        }
-        let [one, other] = gpus;
-        let names = self.peer_names();
-        let name =
-            |from, to| names.get(&(from, to)).copied().or_else(|| self.unused_name(&names, from));
-        let (Some(own), Some(theirs)) = (name(one, other), name(other, one)) else {
-            return Err(Status::INSUFFICIENT_RESOURCES.into());
+        let ids = match self.way(&gpus) {
+            Way::None(_) => return Err(Status::NOT_SUPPORTED.into()),
+            Way::Links => self.free_names(gpus),
+            Way::Bus => self.wanted_names(gpus, wanted)?.or_else(|| self.free_names(gpus)),
         };
+        let ids = ids.ok_or(Status::INSUFFICIENT_RESOURCES)?;
         for side in ["l2p", "p2l"] {
             params.set_if_any(&format!("{side}Bar1P2PDmaInfo.dma_address"), u64::MAX);
             params.set_if_any(&format!("{side}Bar1P2PDmaInfo.dma_size"), 0_u64);
         }
-        Ok(ObjectKind::Peers(Peers { subdevices, gpus, ids: [own, theirs] }))
+        Ok(ObjectKind::Peers(Peers { subdevices, gpus, ids }))
+    }
+
+    /// What each of two GPUs calls the other, or may.
+    fn free_names(&self, [one, other]: [usize; 2]) -> Option<[u32; 2]> {
+        let names = self.peer_names();
+        let name =
+            |from, to| names.get(&(from, to)).copied().or_else(|| self.unused_name(&names, from));
+        Some([name(one, other)?, name(other, one)?])
+    }
+
+    /// The names that a program asks for by their bits, where they are free or already those
+    /// (`kbusCreateP2PMappingForMailbox_GM200`).
+    fn wanted_names(&self, [one, other]: [usize; 2], masks: [u32; 2]) -> Result<Option<[u32; 2]>> {
+        if masks.contains(&0) {
+            return Ok(None);
+        }
+        let wanted = masks.map(u32::trailing_zeros);
+        if wanted.iter().any(|name| *name >= MAX_PEERS) {
+            return Err(Status::INVALID_ARGUMENT.into());
+        }
+        let names = self.peer_names();
+        let is_free =
+            |gpu, name| !names.iter().any(|((from, _), has)| *from == gpu && *has == name);
+        let are_free = is_free(one, wanted[0]) && is_free(other, wanted[1]);
+        let known = [names.get(&(one, other)), names.get(&(other, one))];
+        let are_theirs = known == [Some(&wanted[0]), Some(&wanted[1])];
+        Ok((are_free || are_theirs).then_some(wanted))
     }
 }
