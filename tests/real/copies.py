@@ -106,13 +106,30 @@ def streams():
     call("cuStreamDestroy_v2", stream)
 
 
+def free():
+    """Bytes of the device that are left, and all that it has."""
+    all_of_it = Size()
+    left = made(Size, "cuMemGetInfo_v2", ctypes.byref(all_of_it))
+    return left.value, all_of_it.value
+
+
+def full(device):
+    """A device that is filled has room for no more, and a context that goes gives all of it back."""
+    piece = 1 << 30
+    before, total = free()
+    context, count = made(ctypes.c_void_p, "cuCtxCreate_v2", YIELDS, device), 0
+    while (result := cuda.cuMemAlloc_v2(ctypes.byref(Pointer()), Size(piece))) == 0:
+        count += 1
+    left, _ = free()
+    if result != OUT_OF_MEMORY or left >= piece or not total - 2 * piece < count * piece < total:
+        sys.exit(f"{count} GiB of {total} bytes are taken, {left} are left: {result}")
+    call("cuCtxDestroy_v2", context)
+    if free()[0] != before:
+        sys.exit(f"of {before} bytes {free()[0]} came back")
+
+
 def room():
     """Memory that is taken is told, and comes back."""
-    def free():
-        all_of_it = Size()
-        left = made(Size, "cuMemGetInfo_v2", ctypes.byref(all_of_it))
-        return left.value, all_of_it.value
-
     before, total = free()
     memory = device_memory(64 << 20)
     taken, _ = free()
@@ -302,6 +319,68 @@ def waits():
         sys.exit(f"called {calls}")
     call("cuMemFree_v2", memory)
     call("cuStreamDestroy_v2", stream)
+
+
+def later(_):
+    """What streams copy and fill in lines, and words of 64 bits that they write and wait for."""
+    stream = made(ctypes.c_void_p, "cuStreamCreate", 1)
+    width, height, pitch, size = 333, 77, 512, 64 << 10
+    data, memory, other = fresh(width * height), device_memory(size), device_memory(size)
+    host, back = ctypes.create_string_buffer(data, len(data)), ctypes.create_string_buffer(len(data))
+    lines = Copy2D(Width=width, Height=height, srcType=HOST, srcHost=ctypes.addressof(host), srcPitch=width,
+                   dstType=DEVICE, dstDevice=memory.value, dstPitch=pitch, dstX=7, dstY=2)
+    call("cuMemcpy2DAsync_v2", ctypes.byref(lines), stream)
+    within = Copy2D(Width=width, Height=height, srcType=DEVICE, srcDevice=memory.value, srcPitch=pitch, srcX=7, srcY=2,
+                    dstType=DEVICE, dstDevice=other.value, dstPitch=640, dstX=1)
+    call("cuMemcpy2DAsync_v2", ctypes.byref(within), stream)
+    out = Copy2D(Width=width, Height=height, srcType=DEVICE, srcDevice=other.value, srcPitch=640, srcX=1,
+                 dstType=HOST, dstHost=ctypes.addressof(back), dstPitch=width)
+    call("cuMemcpy2DAsync_v2", ctypes.byref(out), stream)
+    call("cuStreamSynchronize", stream)
+    same(back, data, "lines in a stream")
+    call("cuMemsetD8Async", memory, 0, Size(4096), stream)
+    call("cuMemsetD2D16Async", at(memory, 2), Size(64), 0xabcd, Size(5), Size(3), stream)
+    call("cuMemsetD2D32Async", at(memory, 1024), Size(64), 0x12345678, Size(4), Size(2), stream)
+    expected = bytearray(4096)
+    for line in range(3):
+        expected[2 + line * 64:12 + line * 64] = b"\xcd\xab" * 5
+    for line in range(2):
+        expected[1024 + line * 64:1040 + line * 64] = (0x12345678).to_bytes(4, "little") * 4
+    # The word is behind what is compared. Waits are for no less, for this bit, and for a bit that is missing.
+    word, value = at(memory, 4096), 1 << 40 | 5
+    call("cuStreamWriteValue64_v2", stream, word, ctypes.c_uint64(value), 0)
+    for wanted, flags in ((value - 1, 0), (1 << 40, 2), (1 << 41, 3)):
+        call("cuStreamWaitValue64_v2", stream, word, ctypes.c_uint64(wanted), flags)
+    call("cuStreamSynchronize", stream)
+    same(read(memory, 4096), expected, "lines that a stream filled")
+    same(read(word, 8), value.to_bytes(8, "little"), "a word of 64 bits")
+    for memory in (memory, other):
+        call("cuMemFree_v2", memory)
+    call("cuStreamDestroy_v2", stream)
+
+
+def primary(device):
+    """The primary context has the flags that it is given, and is gone when it is reset."""
+    def state():
+        is_active = ctypes.c_int()
+        flags = ctypes.c_uint()
+        call("cuDevicePrimaryCtxGetState", device, ctypes.byref(flags), ctypes.byref(is_active))
+        return flags.value & ~8, is_active.value
+
+    before = state()
+    for flags in (1, 2, 4, 16):
+        call("cuDevicePrimaryCtxSetFlags_v2", device, flags)
+        context = made(ctypes.c_void_p, "cuDevicePrimaryCtxRetain", device)
+        call("cuCtxPushCurrent_v2", context)
+        copies()
+        call("cuCtxPopCurrent_v2", ctypes.byref(context))
+        if state() != (flags, 1):
+            sys.exit(f"the primary context of the flags {flags} has {state()}")
+        call("cuDevicePrimaryCtxReset_v2", device)
+        call("cuDevicePrimaryCtxRelease_v2", device) if state()[1] else None
+        if state()[1]:
+            sys.exit("the primary context is there after its reset")
+    call("cuDevicePrimaryCtxSetFlags_v2", device, before[0])
 
 
 class Fill(ctypes.Structure):
@@ -495,7 +574,9 @@ def contexts(device):
     """Each way to wait, with and without mapped host memory, kept local memory and dumps of the context."""
     before = made(ctypes.c_void_p, "cuCtxGetCurrent")
     # CU_CTX_COREDUMP_ENABLE, _USER_COREDUMP_ENABLE since CUDA 12.1; the second is told as the first, with a pipe.
-    dumps = {0x20: 0x20, 0x40: 0x20} if made(ctypes.c_int, "cuDriverGetVersion").value >= 12010 else {}
+    # A process has them once: libcuda ends the next ones with CUDA_ERROR_OPERATING_SYSTEM.
+    has_dumps = device == 0 and made(ctypes.c_int, "cuDriverGetVersion").value >= 12010
+    dumps = {0x20: 0x20, 0x40: 0x20} if has_dumps else {}
     for flags in (1, 2, 4 | 8 | 16, *dumps):
         folder, back = tempfile.TemporaryDirectory(), os.getcwd()
         os.chdir(folder.name)
@@ -602,6 +683,10 @@ def peers(first, second):
             call("cuMemcpyPeer", at(places[1], 13), contexts[1], at(places[0], 3), contexts[0], Size(size))
             call("cuCtxSetCurrent", contexts[1])
             same(read(at(places[1], 13), size), data, f"{size} bytes to the other device")
+            call("cuMemsetD8_v2", at(places[1], 13), 0, Size(size))
+            call("cuMemcpyPeerAsync", at(places[1], 13), contexts[1], at(places[0], 3), contexts[0], Size(size), None)
+            call("cuCtxSynchronize")
+            same(read(at(places[1], 13), size), data, f"{size} bytes to the other device in a stream")
         if is_enabled:
             reached(contexts, places)
         elif reaches:
@@ -700,7 +785,8 @@ for device in range(count):
         large()
     for part in (copies, streams, room, surfaces, own_pages, virtual, waits, modules):
         part()
-    for part in (managed, shared, fills, boxes, kept, pools, graphs, sparse, contexts, forked, errors):
+    for part in (managed, shared, fills, later, boxes, kept, pools, graphs, sparse, contexts, full, primary, forked,
+                 errors):
         part(device)
     call("cuCtxDestroy_v2", context)
     context = made(ctypes.c_void_p, "cuDevicePrimaryCtxRetain", device)
