@@ -57,13 +57,14 @@ fn space() -> Fd {
 }
 
 fn register(fd: Fd) -> u32 {
-    with_gpu(fd, "UVM_REGISTER_GPU", UUID)
+    crate::uvm::register(fd, UUID)
 }
 
-/// UVM_REGISTER_GPU, or UVM_UNREGISTER_GPU.
-fn with_gpu(fd: Fd, name: &str, uuid: [u8; 16]) -> u32 {
+/// UVM_ENABLE_PEER_ACCESS, or UVM_DISABLE_PEER_ACCESS, of the first GPU and another.
+fn peer_access(fd: Fd, name: &str, other: &[u8; 16]) -> u32 {
     let mut args = Struct::new(&format!("{name}_PARAMS"));
-    args.put("gpu_uuid", &uuid);
+    args.put("gpuUuidA", &UUID);
+    args.put("gpuUuidB", other);
     uvm(fd, name, &mut args)
 }
 
@@ -213,20 +214,14 @@ fn follow(
 /// UVM_ENABLE_PEER_ACCESS and UVM_DISABLE_PEER_ACCESS, on a machine of two GPUs that do not reach each other.
 pub(crate) fn nobody_is_made_a_peer() {
     let fd = space();
-    assert_eq!(with_gpu(fd, "UVM_REGISTER_GPU", OTHER), OK);
-    let call = |name: &str, other: &[u8; 16]| {
-        let mut args = Struct::new(&format!("{name}_PARAMS"));
-        args.put("gpuUuidA", &UUID);
-        args.put("gpuUuidB", other);
-        uvm(fd, name, &mut args)
-    };
-    assert_eq!(call("UVM_ENABLE_PEER_ACCESS", &OTHER), NOT_SUPPORTED);
+    assert_eq!(crate::uvm::register(fd, OTHER), OK);
+    assert_eq!(peer_access(fd, "UVM_ENABLE_PEER_ACCESS", &OTHER), NOT_SUPPORTED);
     for (name, other) in [
         ("UVM_ENABLE_PEER_ACCESS", UUID),
         ("UVM_DISABLE_PEER_ACCESS", UUID),
         ("UVM_DISABLE_PEER_ACCESS", OTHER),
     ] {
-        assert_eq!(call(name, &other), INVALID_DEVICE, "{name}");
+        assert_eq!(peer_access(fd, name, &other), INVALID_DEVICE, "{name}");
     }
 }
 
@@ -234,14 +229,9 @@ pub(crate) fn nobody_is_made_a_peer() {
 pub(crate) fn what_peers_see_of_each_other_goes() {
     const LENGTH: usize = 0x20_0000;
     let fd = space();
-    let peers = |name: &str| {
-        let mut args = Struct::new(&format!("{name}_PARAMS"));
-        args.put("gpuUuidA", &UUID);
-        args.put("gpuUuidB", &OTHER);
-        uvm(fd, name, &mut args)
-    };
+    let peers = |name: &str| peer_access(fd, name, &OTHER);
     let ends: [&dyn Fn() -> u32; 2] =
-        [&|| peers("UVM_DISABLE_PEER_ACCESS"), &|| with_gpu(fd, "UVM_UNREGISTER_GPU", OTHER)];
+        [&|| peers("UVM_DISABLE_PEER_ACCESS"), &|| crate::uvm::unregister(fd, OTHER)];
     for end in ends {
         let mut rig = Rig::new();
         let (device, _) = rig.client.device(1);
@@ -249,7 +239,7 @@ pub(crate) fn what_peers_see_of_each_other_goes() {
         let theirs = rig.client.alloc(device, VIDEO_MEMORY, Some(&mut params)).unwrap();
         let own = std::mem::replace(&mut rig.memory, theirs);
         // The first end leaves it registered, the second one not.
-        with_gpu(fd, "UVM_REGISTER_GPU", OTHER);
+        crate::uvm::register(fd, OTHER);
         assert_eq!(register_space(fd, &rig), OK);
         let base = addresses(LENGTH);
         let external = |name| range(fd, name, base, LENGTH as u64);

@@ -288,7 +288,7 @@ impl Driver {
         let others: Vec<usize> = self.uvm_space(caller)?.gpus.iter().copied().collect();
         for other in others.into_iter().filter(|other| *other != gpu) {
             if self.way(&[gpu, other]) == Way::Links {
-                self.uvm_space(caller)?.residence.connect((gpu.min(other), gpu.max(other)));
+                self.uvm_space(caller)?.residence.connect(gpu, other);
             }
         }
         Ok(())
@@ -314,9 +314,8 @@ impl Driver {
             Way::Bus | Way::None(_) => {}
         }
         let uvm = self.uvm_space(caller)?;
-        let pair = (first.min(second), first.max(second));
         let has_changed = match is_wanted {
-            true => uvm.residence.connect(pair),
+            true => uvm.residence.connect(first, second),
             false => uvm.part(first, second),
         };
         if has_changed { Ok(()) } else { Err(Status::INVALID_DEVICE.into()) }

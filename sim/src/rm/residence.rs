@@ -260,9 +260,9 @@ impl Residence {
         }
     }
 
-    /// UVM_ENABLE_PEER_ACCESS, of two GPUs with the lower number first; whether that is new.
-    pub(super) fn connect(&self, pair: (usize, usize)) -> bool {
-        self.pages().peers.insert(pair)
+    /// UVM_ENABLE_PEER_ACCESS; whether that is new.
+    pub(super) fn connect(&self, one: usize, other: usize) -> bool {
+        self.pages().peers.insert((one.min(other), one.max(other)))
     }
 
     pub(super) fn are_peers(&self, one: usize, other: usize) -> bool {
@@ -469,7 +469,7 @@ mod tests {
             residence.prefer(base, end, preferred);
             residence.access_by(base, end, 0, is_accessed);
             if are_peers {
-                residence.connect((0, 1));
+                residence.connect(0, 1);
             }
             touch(&residence, 0, base)
         };

@@ -128,11 +128,13 @@ impl Warp<'_> {
         if !is_global || !memory.has_foreign() || memory.shadow().is_some() {
             return None;
         }
-        let lanes = mask.checked_shr(mask.trailing_zeros())?;
+        let lane = mask.trailing_zeros();
+        let lanes = mask.checked_shr(lane)?;
         if lanes & lanes.wrapping_add(1) != 0 {
             return None;
         }
-        let first = *addresses.get(mask.trailing_zeros() as usize)?;
+        let lane = lane as usize;
+        let first = *addresses.get(lane)?;
         let mut next = first;
         for lane in lanes_of(mask) {
             if addresses[lane] != next {
@@ -140,7 +142,6 @@ impl Warp<'_> {
             }
             next = next.wrapping_add(size);
         }
-        let lane = mask.trailing_zeros() as usize;
         match self.private.locate(state, lane, space, first, size).ok()? {
             Target::Global(_) => state.allocations.locate(first, next.checked_sub(first)?),
             _ => None,
