@@ -65,7 +65,8 @@ pub use device::{
 pub use error::{DeviceError, LoadError};
 pub use memory::{Foreign, Order};
 pub use report::{
-    Event, EventKind, Finding, FindingKind, Report, Severity, SourceLocation, WarpEvents,
+    Event, EventKind, Finding, FindingKind, MemoryAccess, Report, Severity, SourceLocation,
+    WarpEvents,
 };
 pub use texture::{
     Addressing, ChannelSource, Comparison, Image, Layout, MipmapSampler, NoTexture, Rows, Sampler,

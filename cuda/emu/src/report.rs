@@ -16,6 +16,8 @@ pub struct SourceLocation {
     pub ptx_line: u32,
     /// Of machine code: the address in its function.
     pub address: Option<u64>,
+    /// Of machine code that a driver placed in memory: the address there.
+    pub pc: Option<u64>,
     /// The module of that text, where several are linked.
     pub unit: Option<Arc<str>>,
 }
@@ -122,6 +124,17 @@ impl fmt::Display for Severity {
     }
 }
 
+/// What a thread wanted of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemoryAccess {
+    /// To read it.
+    Read,
+    /// To write it.
+    Write,
+    /// Both, in one step.
+    Atomic,
+}
+
 /// One mistake of a kernel; the same mistake at the same place in other threads is counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
@@ -141,6 +154,8 @@ pub struct Finding {
     pub location: SourceLocation,
     /// The particulars: addresses, lanes, the other thread of a race and where that was.
     pub message: String,
+    /// Where global memory could not be accessed, the address and what was wanted of it.
+    pub refused: Option<(u64, MemoryAccess)>,
     /// How often it was seen.
     pub count: u64,
 }
@@ -158,6 +173,7 @@ impl Finding {
             thread: [0; 3],
             location: SourceLocation::default(),
             message,
+            refused: None,
             count: 1,
         }
     }

@@ -6,7 +6,7 @@ use super::warp::{PerLane, Warp};
 use super::{Mistake, mistake, read_word, write_word};
 use crate::memory::{BlockAccess, GlobalAddress, Reach, distance};
 use crate::program::{LOCAL_BYTES, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Space, WINDOW_SHIFT};
-use crate::report::FindingKind;
+use crate::report::{FindingKind, MemoryAccess};
 
 /// Bytes that may be accessed.
 #[derive(Clone, Copy)]
@@ -54,8 +54,8 @@ impl Private {
         state: &mut State<'a>,
         lane: usize,
         space: Space,
-        address: u64,
-        size: u64,
+        (address, size): (u64, u64),
+        access: MemoryAccess,
     ) -> Result<Target<'a>, Box<Mistake>> {
         let (space, offset) = match space {
             Space::Generic => match address >> WINDOW_SHIFT << WINDOW_SHIFT {
@@ -100,7 +100,8 @@ impl Private {
                     None => (FindingKind::OutOfBounds, near(state, space, offset)),
                 };
                 let message = format!("{size} bytes at {}{nearby}", describe(space, offset));
-                mistake(kind, lane, message)
+                let refused = (space == Space::Global).then_some((offset, access));
+                Err(Box::new(Mistake { refused, ..Mistake::new(kind, lane, message) }))
             }
         }
     }
@@ -155,7 +156,8 @@ impl Private {
         address: u64,
         size: u64,
     ) -> Result<u64, Box<Mistake>> {
-        let target = self.locate(state, lane, Space::Generic, address, size)?;
+        let target =
+            self.locate(state, lane, Space::Generic, (address, size), MemoryAccess::Read)?;
         Ok(self.get(state, lane, target, 0, size))
     }
 

@@ -315,7 +315,7 @@ impl<'a> Block<'a> {
         let first = self.warps.iter().find(|warp| warp.core().waits_at().is_some());
         let first = first.unwrap_or(&self.warps[0]).as_ref();
         let lane = first.first_lane();
-        Box::new(self.state.finding(first, Mistake { kind: FindingKind::Deadlock, lane, message }))
+        Box::new(self.state.finding(first, Mistake::new(FindingKind::Deadlock, lane, message)))
     }
 }
 
@@ -338,6 +338,7 @@ impl State<'_> {
             Some(own) => SourceLocation {
                 ptx_line: here.ptx_line,
                 address: here.address,
+                pc: here.pc,
                 unit: here.unit,
                 ..own
             },
@@ -361,6 +362,7 @@ impl State<'_> {
             thread: self.thread(warp.core().index, mistake.lane),
             location: self.own_location(warp.site(), warp.callers()),
             message: mistake.message,
+            refused: mistake.refused,
             count: 1,
         }
     }
@@ -385,7 +387,7 @@ impl State<'_> {
             warp.core().index,
             looped.unwrap_or_else(|| "in no loop".to_owned())
         );
-        let mistake = Mistake { kind: FindingKind::Endless, lane: warp.first_lane(), message };
+        let mistake = Mistake::new(FindingKind::Endless, warp.first_lane(), message);
         self.finding(warp, mistake)
     }
 
@@ -487,7 +489,7 @@ impl State<'_> {
                 return;
             }
         }
-        let mistake = Mistake { kind, lane, message: message(self) };
+        let mistake = Mistake::new(kind, lane, message(self));
         let finding = Finding { fatal: false, severity, ..self.finding(warp, mistake) };
         let at =
             *self.known.entry((kind, finding.location.in_source())).or_insert(self.findings.len());

@@ -21,7 +21,7 @@ pub(crate) use sass::SassCode;
 pub(crate) use turn::Turn;
 pub(crate) use warp::Code;
 
-use crate::report::{Finding, FindingKind};
+use crate::report::{Finding, FindingKind, MemoryAccess};
 
 /// A mistake that ends the launch; boxed because it is rare.
 type Fault = Box<Finding>;
@@ -32,6 +32,14 @@ pub(crate) struct Mistake {
     kind: FindingKind,
     lane: usize,
     message: String,
+    /// Where global memory could not be accessed, the address and what was wanted of it.
+    refused: Option<(u64, MemoryAccess)>,
+}
+
+impl Mistake {
+    fn new(kind: FindingKind, lane: usize, message: impl Into<String>) -> Self {
+        Self { kind, lane, message: message.into(), refused: None }
+    }
 }
 
 fn mistake<T>(
@@ -39,7 +47,7 @@ fn mistake<T>(
     lane: usize,
     message: impl Into<String>,
 ) -> Result<T, Box<Mistake>> {
-    Err(Box::new(Mistake { kind, lane, message: message.into() }))
+    Err(Box::new(Mistake::new(kind, lane, message)))
 }
 
 /// Reads 1, 2, 4 or 8 bytes from the start of a slice.

@@ -4,7 +4,7 @@ use super::access::{Target, update};
 use super::block::State;
 use super::warp::Warp;
 use super::{Mistake, mistake};
-use crate::report::FindingKind;
+use crate::report::{FindingKind, MemoryAccess};
 use crate::texture::{Access, AccessKind, Image, Level, NoTexture, Outside, Place, Shape, Texture};
 
 type Fallible<T> = Result<T, Box<Mistake>>;
@@ -87,7 +87,7 @@ impl Recent {
                         break;
                     };
                     let Some(place) = state.allocations.locate(address, width) else {
-                        return nothing(state, lane, address);
+                        return nothing(state, lane, address, MemoryAccess::Write);
                     };
                     place.store(0, width, *value);
                     state.grid.memory.mark(address, width);
@@ -97,7 +97,7 @@ impl Recent {
             AccessKind::Reduce { width, step, outside } => {
                 let Some(address) = surface((width, 1), outside)? else { return Ok([0; 4]) };
                 let Some(place) = state.allocations.locate(address, width) else {
-                    return nothing(state, lane, address);
+                    return nothing(state, lane, address, MemoryAccess::Atomic);
                 };
                 let change = |old| step(old, operands.values[0]);
                 update(warp, state, lane, Target::Global(place), (address, width), true, change)?;
@@ -194,14 +194,16 @@ fn surface_place(
 fn read(state: &mut State<'_>, lane: usize, address: u64, width: u64) -> Fallible<u64> {
     match state.allocations.locate(address, width) {
         Some(place) => Ok(place.load(0, width)),
-        None => nothing(state, lane, address),
+        None => nothing(state, lane, address, MemoryAccess::Read),
     }
 }
 
-fn nothing<T>(state: &State<'_>, lane: usize, address: u64) -> Fallible<T> {
+fn nothing<T>(state: &State<'_>, lane: usize, address: u64, access: MemoryAccess) -> Fallible<T> {
     let (kind, why) = match state.grid.memory.freed(address) {
         Some(_) => (FindingKind::UseAfterFree, "whose memory was freed"),
         None => (FindingKind::OutOfBounds, "where there is no memory"),
     };
-    mistake(kind, lane, format!("the texel at {address:#x} of a texture or surface, {why}"))
+    let message = format!("the texel at {address:#x} of a texture or surface, {why}");
+    let refused = Some((address, access));
+    Err(Box::new(Mistake { refused, ..Mistake::new(kind, lane, message) }))
 }

@@ -9,7 +9,7 @@ use super::super::warp::lanes_of;
 use super::super::{Mistake, mistake};
 use super::warp::Warp;
 use crate::program::{Address, Op, Order, Reg, Rmw, Space, WINDOW_SHIFT};
-use crate::report::{EventKind, FindingKind, Severity};
+use crate::report::{EventKind, FindingKind, MemoryAccess, Severity};
 
 /// Largest load of which the end may lie behind an allocation: compilers widen loads up to this.
 const WIDEST: u64 = 16;
@@ -38,7 +38,8 @@ impl Warp<'_> {
         let mut checked = None;
         for lane in lanes_of(mask) {
             let address = effective(at, base[lane]);
-            let located = self.private.locate(state, lane, at.space, address, size);
+            let located =
+                self.private.locate(state, lane, at.space, (address, size), MemoryAccess::Read);
             let target = match located {
                 Ok(target) => target,
                 Err(mistake) => {
@@ -137,7 +138,8 @@ impl Warp<'_> {
         let mut stored = 0u32;
         for lane in lanes_of(mask) {
             let address = effective(at, base[lane]);
-            let target = self.private.locate(state, lane, at.space, address, size)?;
+            let target =
+                self.private.locate(state, lane, at.space, (address, size), MemoryAccess::Write)?;
             if order.strong {
                 wait_for_turn(state, target);
             }
@@ -181,7 +183,13 @@ impl Warp<'_> {
         let mut on_shared = false;
         for lane in lanes_of(mask) {
             let address = effective(at, base[lane]);
-            let target = self.private.locate(state, lane, at.space, address, *width)?;
+            let target = self.private.locate(
+                state,
+                lane,
+                at.space,
+                (address, *width),
+                MemoryAccess::Atomic,
+            )?;
             if dst.is_some() || !commutes || state.grid.launch.observe {
                 wait_for_turn(state, target);
             }
@@ -222,14 +230,26 @@ impl Warp<'_> {
         for lane in lanes_of(mask) {
             let source = effective(from, self.register(from.base)[lane]);
             let target = effective(to, self.register(to.base)[lane]);
-            let target = self.private.locate(state, lane, Space::Shared, target, size)?;
+            let target = self.private.locate(
+                state,
+                lane,
+                Space::Shared,
+                (target, size),
+                MemoryAccess::Write,
+            )?;
             let wanted = self.register(source_size)[lane].min(size);
             let Target::Shared(offset) = target else { continue };
             let problem = state.shared.write(self.accessor(lane, false), offset, size);
             self.note(state, lane, offset, problem);
             for at in 0..size {
                 let byte = if at < wanted {
-                    let cell = self.private.locate(state, lane, Space::Global, source + at, 1)?;
+                    let cell = self.private.locate(
+                        state,
+                        lane,
+                        Space::Global,
+                        (source + at, 1),
+                        MemoryAccess::Read,
+                    )?;
                     watch_read(self, state, lane, (source + at, 1), 1, false);
                     self.private.get(state, lane, cell, 0, 1)
                 } else {
@@ -278,7 +298,8 @@ impl Warp<'_> {
         address: u64,
         width: u64,
     ) -> Result<u64, Box<Mistake>> {
-        let target = self.private.locate(state, lane, space, address, width)?;
+        let target =
+            self.private.locate(state, lane, space, (address, width), MemoryAccess::Read)?;
         if let Target::Shared(offset) = target {
             let problem = state.shared.read(self.accessor(lane, false), offset, width);
             self.note(state, lane, offset, problem);
@@ -298,7 +319,8 @@ impl Warp<'_> {
         width: u64,
         value: u64,
     ) -> Result<(), Box<Mistake>> {
-        let target = self.private.locate(state, lane, space, address, width)?;
+        let target =
+            self.private.locate(state, lane, space, (address, width), MemoryAccess::Write)?;
         if let Target::Shared(offset) = target {
             let problem = state.shared.write(self.accessor(lane, false), offset, width);
             self.note(state, lane, offset, problem);

@@ -43,6 +43,7 @@ impl PtxCode<'_> {
             column: loc.column,
             ptx_line: instruction.line,
             address: None,
+            pc: None,
             unit: function.unit.clone(),
         }
     }

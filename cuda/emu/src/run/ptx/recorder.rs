@@ -9,6 +9,7 @@ use super::super::block::State;
 use super::super::warp::lanes_of;
 use super::warp::Warp;
 use crate::program::{RecordBranch, Space};
+use crate::report::MemoryAccess;
 
 /// What of an event's first word says that a word with lanes follows, and that the branch is taken: as the cursor
 /// counts, and by itself.
@@ -37,7 +38,8 @@ impl Warp<'_> {
         let (events, scale) = (of(op.events), of(op.scale) as u32);
         let is_split = way != mask;
         let count = if is_split { scale } else { SHORT };
-        let cursor = self.private.locate(state, lane, Space::Shared, slot, 4)?;
+        let cursor =
+            self.private.locate(state, lane, Space::Shared, (slot, 4), MemoryAccess::Atomic)?;
         let counted = |old: u64| u64::from((old as u32).wrapping_add(count));
         let at = update(self, state, lane, cursor, (slot, 4), true, counted)? as u32;
         let word = count.wrapping_mul(TAKEN).wrapping_add(site);
@@ -58,7 +60,8 @@ impl Warp<'_> {
         words: &[u32],
     ) -> Result<(), Box<Mistake>> {
         let size = size_of_val(words) as u64;
-        let target = self.private.locate(state, lane, Space::Global, to, size)?;
+        let target =
+            self.private.locate(state, lane, Space::Global, (to, size), MemoryAccess::Write)?;
         // Warps whose room is used up write to one place.
         watch_write(self, state, lane, (to, size), true, None);
         for (at, word) in words.iter().enumerate() {

@@ -11,7 +11,7 @@ use super::warp::{Warp, ZEROS};
 use crate::lanes::mbarrier;
 use crate::memory::GlobalAddress;
 use crate::program::{Rmw, Space, WINDOW_SHIFT};
-use crate::report::{EventKind, FindingKind};
+use crate::report::{EventKind, FindingKind, MemoryAccess};
 use crate::sass::{Address, BANK_BYTES, Op, Row, Source};
 
 /// Bytes of the widest access of a warp.
@@ -79,7 +79,13 @@ impl Warp<'_> {
         let mut values = [ZEROS; 4];
         let mut checked = None;
         for lane in lanes_of(reading) {
-            let target = self.private.locate(state, lane, at.space, addresses[lane], size)?;
+            let target = self.private.locate(
+                state,
+                lane,
+                at.space,
+                (addresses[lane], size),
+                MemoryAccess::Read,
+            )?;
             if *strong {
                 wait_for_turn(state, target);
             }
@@ -142,7 +148,7 @@ impl Warp<'_> {
             }
             next = next.wrapping_add(size);
         }
-        match self.private.locate(state, lane, space, first, size).ok()? {
+        match self.private.locate(state, lane, space, (first, size), MemoryAccess::Read).ok()? {
             Target::Global(_) => state.allocations.locate(first, next.checked_sub(first)?),
             _ => None,
         }
@@ -228,7 +234,13 @@ impl Warp<'_> {
         }
         let mut stored = 0u32;
         for lane in lanes_of(mask) {
-            let target = self.private.locate(state, lane, at.space, addresses[lane], size)?;
+            let target = self.private.locate(
+                state,
+                lane,
+                at.space,
+                (addresses[lane], size),
+                MemoryAccess::Write,
+            )?;
             if *strong {
                 wait_for_turn(state, target);
             }
@@ -297,7 +309,13 @@ impl Warp<'_> {
         let mut places = [None; 32];
         for lane in lanes_of(mask) {
             let (address, size) = (addresses[lane], width * u64::from(*parts));
-            let target = self.private.locate(state, lane, at.space, address, size)?;
+            let target = self.private.locate(
+                state,
+                lane,
+                at.space,
+                (address, size),
+                MemoryAccess::Atomic,
+            )?;
             if to.is_some() || !commutes || state.grid.launch.observe {
                 wait_for_turn(state, target);
             }
@@ -313,7 +331,13 @@ impl Warp<'_> {
                 let address = addresses[lane] + width * part as u64;
                 let target = match places[lane] {
                     Some(target) => target,
-                    None => self.private.locate(state, lane, at.space, address, *width)?,
+                    None => self.private.locate(
+                        state,
+                        lane,
+                        at.space,
+                        (address, *width),
+                        MemoryAccess::Atomic,
+                    )?,
                 };
                 let in_global = matches!(target, Target::Global(_));
                 let change = |old| rmw.change(old, operands[lane], wanted[lane], in_global);
@@ -352,7 +376,13 @@ impl Warp<'_> {
         let addresses = self.addresses(at);
         let mut out = [0; 32];
         for lane in lanes_of(mask) {
-            let target = self.private.locate(state, lane, at.space, addresses[lane], BYTES)?;
+            let target = self.private.locate(
+                state,
+                lane,
+                at.space,
+                (addresses[lane], BYTES),
+                MemoryAccess::Atomic,
+            )?;
             if let Target::Shared(offset) = target {
                 let who = accessor(self, lane, true);
                 let problem = state.shared.arrive_in_memory(who, offset, BYTES);
@@ -416,7 +446,13 @@ impl Warp<'_> {
         let (targets, sources) = (self.addresses(to), self.addresses(from));
         let really = self.holds(*really);
         for lane in lanes_of(mask) {
-            let target = self.private.locate(state, lane, Space::Shared, targets[lane], *size)?;
+            let target = self.private.locate(
+                state,
+                lane,
+                Space::Shared,
+                (targets[lane], *size),
+                MemoryAccess::Write,
+            )?;
             let Target::Shared(offset) = target else { continue };
             let problem = state.shared.write(accessor(self, lane, false), offset, *size);
             note(self, state, lane, offset, problem);
@@ -427,7 +463,13 @@ impl Warp<'_> {
             };
             // All of it is in one place; of a part, nothing says so.
             let whole = match copied == *size {
-                true => Some(self.private.locate(state, lane, from.space, source, *size)?),
+                true => Some(self.private.locate(
+                    state,
+                    lane,
+                    from.space,
+                    (source, *size),
+                    MemoryAccess::Read,
+                )?),
                 false => None,
             };
             let step = if copied % 4 == 0 { 4 } else { 1 };
@@ -435,8 +477,13 @@ impl Warp<'_> {
                 let value = match whole {
                     Some(whole) => self.private.get(state, lane, whole, at, step),
                     None if at < copied => {
-                        let cell =
-                            self.private.locate(state, lane, from.space, source + at, step)?;
+                        let cell = self.private.locate(
+                            state,
+                            lane,
+                            from.space,
+                            (source + at, step),
+                            MemoryAccess::Read,
+                        )?;
                         self.private.get(state, lane, cell, 0, step)
                     }
                     None => 0,
@@ -463,8 +510,13 @@ impl Warp<'_> {
         let addresses = self.addresses(at);
         let mut rows = [[0u16; 8]; 32];
         for lane in lanes_of(mask & lanes_of_rows(count)) {
-            let target =
-                self.private.locate(state, lane, Space::Shared, addresses[lane], MATRIX_ROW)?;
+            let target = self.private.locate(
+                state,
+                lane,
+                Space::Shared,
+                (addresses[lane], MATRIX_ROW),
+                MemoryAccess::Read,
+            )?;
             let Target::Shared(offset) = target else { continue };
             let problem = state.shared.read(accessor(self, lane, false), offset, MATRIX_ROW);
             note(self, state, lane, offset, problem);
@@ -498,8 +550,13 @@ impl Warp<'_> {
     ) -> Result<(), Box<Mistake>> {
         let addresses = self.addresses(at);
         for lane in lanes_of(mask & lanes_of_rows(count)) {
-            let target =
-                self.private.locate(state, lane, Space::Shared, addresses[lane], MATRIX_ROW)?;
+            let target = self.private.locate(
+                state,
+                lane,
+                Space::Shared,
+                (addresses[lane], MATRIX_ROW),
+                MemoryAccess::Write,
+            )?;
             let Target::Shared(offset) = target else { continue };
             let problem = state.shared.write(accessor(self, lane, false), offset, MATRIX_ROW);
             note(self, state, lane, offset, problem);

@@ -168,6 +168,7 @@ impl Code for SassCode<'_> {
             file: line.map(|(_, (file, _))| file.clone()),
             line: line.map_or(0, |(_, (_, line))| *line),
             address: Some(address),
+            pc: self.program.placed.map(|_| section.address + address),
             unit: Some(section.name.clone()).filter(|name| **name != *self.name),
             ..SourceLocation::default()
         }
