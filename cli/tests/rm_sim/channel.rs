@@ -21,7 +21,7 @@ const USERMODE: u32 = 0x61;
 
 /// NVOS46_FLAGS_DMA_OFFSET_FIXED, _ACCESS_READ_ONLY.
 pub(crate) const FIXED: u64 = 1 << 15;
-const READ_ONLY: u64 = 1;
+pub(crate) const READ_ONLY: u64 = 1;
 
 /// Where the GPU sees the memory of a [`Rig`], and what is where in that.
 pub(crate) const BASE: u64 = 0x10_0000_0000;

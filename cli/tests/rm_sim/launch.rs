@@ -3,7 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::channel::{BASE, EXCEPTION, FROM, MMU_FAULT, Rig, SIZE};
+use crate::channel::{BASE, EXCEPTION, FIXED, FROM, MMU_FAULT, READ_ONLY, Rig, SIZE, map_dma};
+use crate::client::status::*;
 use crate::client::*;
 use crate::{diagnostics, simulate};
 
@@ -13,6 +14,9 @@ const CONSTANTS: u64 = 0x3_0000;
 const QMD: u64 = 0x4_0000;
 const NEXT_QMD: u64 = 0x4_1000;
 const RELEASED: u64 = 0x5_0000;
+
+/// GT200_DEBUGGER.
+const DEBUGGER: u32 = 0x83de;
 
 /// `data[i] = i * factor + data[i]`, over all threads, by one thread each.
 const SCALE: &str = ".version 8.3\n.target sm_80\n.address_size 64\n
@@ -43,6 +47,16 @@ const LONG: &str = ".version 8.3\n.target sm_80\n.address_size 64\n
         setp.ne.u32 %p1, %r1, 0;
         @%p1 bra AGAIN;
         st.global.u32 [%rd1], %r1;
+        ret;
+    }\0";
+
+/// Adds to a word in one step.
+const ADD: &str = ".version 8.3\n.target sm_80\n.address_size 64\n
+    .visible .entry add(.param .u64 data, .param .u32 factor) {
+        .reg .b32 %r<2>; .reg .b64 %rd<2>;
+        ld.param.u64 %rd1, [data];
+        ld.param.u32 %r1, [factor];
+        red.global.add.u32 [%rd1], %r1;
         ret;
     }\0";
 
@@ -207,6 +221,132 @@ fn what_is_wrong_ends_the_channel() {
         assert_eq!(rig.error(), error);
         assert_eq!(words(&rig, RELEASED, 1), [0], "nothing is released");
     }
+}
+
+/// What a debugger is told of the channel: of the first core's warps, of the MMU, and what that refused.
+struct Told {
+    warp: u64,
+    is_of_mmu: bool,
+    refused: Vec<(u64, u64, u64)>,
+}
+
+/// A debugger of what the channel's kernels do.
+fn debugger(rig: &Rig) -> Result<u32, u32> {
+    let compute = rig.client.alloc(rig.channel, rig.compute_class(), None).unwrap();
+    let mut params = debugger_params(compute);
+    rig.client.alloc(rig.device, DEBUGGER, Some(&mut params))
+}
+
+fn debugger_params(object: u32) -> Struct {
+    Struct::new("NV83DE_ALLOC_PARAMETERS").with("hClass3dObject", object.into())
+}
+
+fn told(rig: &Rig, debugger: u32) -> Told {
+    let mut states = Struct::new("NV83DE_CTRL_DEBUG_READ_ALL_SM_ERROR_STATES_PARAMS")
+        .with("hTargetChannel", rig.channel.into())
+        .with("numSMsToRead", 100);
+    let name = "NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES";
+    assert_eq!(rig.client.control(debugger, name, &mut states), OK);
+    let mut faults = Struct::new("NV83DE_CTRL_DEBUG_READ_MMU_FAULT_INFO_PARAMS");
+    let name = "NV83DE_CTRL_CMD_DEBUG_READ_MMU_FAULT_INFO";
+    assert_eq!(rig.client.control(debugger, name, &mut faults), OK);
+    let of = |at: u64, field: &str| faults.get(&format!("mmuFaultInfoList[{at}].{field}"));
+    let fault = |at| (of(at, "faultAddress"), of(at, "faultType"), of(at, "accessType"));
+    let is_of_mmu = states.get("mmuFault.valid") == 1;
+    let word = states.get("mmuFault.faultInfo");
+    let refused: Vec<_> = (0..faults.get("count")).map(fault).collect();
+    let valid = refused.iter().map(|(_, kind, access)| 1 << 31 | access << 16 | kind);
+    assert_eq!(is_of_mmu.then_some(word), valid.last().filter(|_| is_of_mmu));
+    Told { warp: states.get("smErrorStateArray[0].hwwWarpEsr"), is_of_mmu, refused }
+}
+
+/// Why an address is refused and what was wanted of it: NV_PFAULT_FAULT_TYPE, NV_PFAULT_ACCESS_TYPE.
+fn debuggers_are_told() {
+    const PDE: u64 = 0;
+    const PTE: u64 = 2;
+    const VA_LIMIT_VIOLATION: u64 = 3;
+    const RO_VIOLATION: u64 = 6;
+    let (read, write, atomic) = (0, 1, 2);
+    let (before, behind, above) = (BASE - 0x10_0000, BASE + SIZE as u64, 1 << 56);
+    let read_only = BASE + 0x100_0000;
+    for (text, data, kind, access) in [
+        (SCALE, before, PDE, read),
+        (LONG, behind, PTE, write),
+        (ADD, behind + 8, PTE, atomic),
+        (SCALE, above, VA_LIMIT_VIOLATION, read),
+        (SCALE, read_only, RO_VIOLATION, write),
+        (ADD, read_only + 4, RO_VIOLATION, atomic),
+    ] {
+        let mut rig = Rig::new();
+        let pair = [rig.window, rig.memory];
+        let wish = [0, SIZE as u64, FIXED | READ_ONLY, read_only];
+        assert_eq!(map_dma(&rig.client, rig.device, pair, wish), Ok(read_only));
+        let debugger = debugger(&rig).unwrap();
+        let first = told(&rig, debugger);
+        assert!(!first.is_of_mmu && first.refused.is_empty());
+        let kernel = Kernel { text, blocks: 1, threads: 1, data, factor: 3 };
+        let at = Version::here(&rig).describe(&mut rig, 0, &kernel, &[]);
+        rig.launch(at);
+        assert_eq!(rig.error(), MMU_FAULT);
+        let seen = told(&rig, debugger);
+        assert!(seen.is_of_mmu && seen.warp == 0);
+        assert_eq!(seen.refused, [(data, kind, access)]);
+        let mut params = Struct::new("NV83DE_CTRL_DEBUG_CLEAR_ALL_SM_ERROR_STATES_PARAMS")
+            .with("hTargetChannel", rig.channel.into());
+        let name = "NV83DE_CTRL_CMD_DEBUG_CLEAR_ALL_SM_ERROR_STATES";
+        assert_eq!(rig.client.control(debugger, name, &mut params), OK);
+        // The cores have forgotten it, and the list has it still.
+        let cleared = told(&rig, debugger);
+        assert!(!cleared.is_of_mmu);
+        assert_eq!(cleared.refused, seen.refused);
+    }
+    warps_tell_of_their_own_errors();
+    copies_are_none_of_theirs();
+    debuggers_are_of_kernels();
+}
+
+fn warps_tell_of_their_own_errors() {
+    const MISALIGNED: u64 = 15;
+    let mut rig = Rig::new();
+    let debugger = debugger(&rig).unwrap();
+    let kernel = Kernel { text: SCALE, blocks: 1, threads: 1, data: BASE + FROM + 1, factor: 3 };
+    let at = Version::here(&rig).describe(&mut rig, 0, &kernel, &[]);
+    rig.launch(at);
+    assert_eq!(rig.error(), EXCEPTION);
+    let seen = told(&rig, debugger);
+    assert_eq!((seen.warp, seen.is_of_mmu, seen.refused), (MISALIGNED, false, vec![]));
+}
+
+/// The same error of a copy is one of no core.
+fn copies_are_none_of_theirs() {
+    let mut rig = Rig::new();
+    let debugger = debugger(&rig).unwrap();
+    rig.copy(BASE - 0x1000, BASE + FROM, 16);
+    assert_eq!(rig.error(), MMU_FAULT);
+    let seen = told(&rig, debugger);
+    assert!(seen.warp == 0 && !seen.is_of_mmu && seen.refused.is_empty());
+}
+
+fn debuggers_are_of_kernels() {
+    let rig = Rig::new();
+    let alloc =
+        |mut params: Struct| rig.client.alloc(rig.device, DEBUGGER, Some(&mut params)).map(|_| ());
+    assert_eq!(alloc(debugger_params(0x1234_5678)), Err(INVALID_OBJECT_PARENT));
+    assert_eq!(alloc(debugger_params(rig.channel)), Err(INVALID_OBJECT));
+    let compute = rig.client.alloc(rig.channel, rig.compute_class(), None).unwrap();
+    let obsolete = debugger_params(compute).with("hDebuggerClient_Obsolete", 1);
+    assert_eq!(alloc(obsolete), Err(INVALID_ARGUMENT));
+    // Of another client of the same program.
+    let other = Client::with_device();
+    let mut params = debugger_params(compute).with("hAppClient", rig.client.handle.into());
+    let debugger = other.0.alloc(other.1, DEBUGGER, Some(&mut params));
+    assert!(debugger.is_ok(), "{debugger:?}");
+}
+
+#[test]
+fn debuggers_are_told_what_was_refused() {
+    let name = "rm_sim::launch::debuggers_are_told_what_was_refused";
+    simulate(name, "550.163.01", &["--ptx", "--gpu", "rtx3090"], debuggers_are_told);
 }
 
 /// A card starts any grid: this one leaves the memory after its first blocks.

@@ -155,23 +155,73 @@ fn two_cards_without_links_are_refused() {
 /// Kernels that NVRTC compiles to machine code come to the results of plain Python.
 #[test]
 fn kernels_compute() {
-    let (tinygrad, nvrtc) = (tinygrad(), nvabi_test::nvrtc());
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tinygrad/compute.py");
     for ((tag, _), (card, arch, _)) in MODULES.into_iter().zip(CARDS) {
-        let folder = TempDir::new().unwrap();
-        let report = folder.path().join("report.json");
-        let report = report.to_str().unwrap();
-        let machine = ["rm", "sim", "--tag", tag, "--gpu", card, "--report", report, "--"];
-        let libraries = format!("LD_LIBRARY_PATH={}", nvrtc.display());
-        // What tinygrad has compiled before is of no use here.
-        let program = ["env", &libraries, "CACHELEVEL=0", "python3", script];
-        let program = [&program[..], &[tinygrad.to_str().unwrap()]].concat();
-        let output = nvabi(&[&machine[..], &program].concat());
-        let said = String::from_utf8_lossy(&output.stdout);
+        let (said, told) = computes(tag, card, script, &[]);
         assert_eq!(said, format!("{arch}: 19 of 19\n"), "{tag} {card}");
-        let report: serde_json::Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
-        assert_eq!(report["diagnostics"], serde_json::json!([]), "{tag} {card}");
+        assert_eq!(told, serde_json::json!([]), "{tag} {card}");
     }
+}
+
+/// tinygrad asks the driver what went wrong, and says so.
+#[test]
+fn kernels_that_go_wrong_are_reported() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tinygrad/faults.py");
+    let of_mmu = |at: u64, access: &str| {
+        format!("MMU fault: 0x{at:X} | NV_PFAULT_FAULT_TYPE_PDE | {access}\n")
+    };
+    let mistakes = ["read", "write", "atomic", "misaligned", "trap"];
+    for ((tag, _), (card, _, _)) in MODULES.into_iter().zip(CARDS) {
+        // Of the second card one is enough.
+        let mistakes = if tag == MODULES[0].0 { &mistakes[..] } else { &["write"] };
+        for mistake in mistakes {
+            let (said, told) = computes(tag, card, script, &[mistake]);
+            let what = format!("{tag} {card} {mistake}: {said} {told}");
+            let (at, said) = said.split_once('\n').expect(&what);
+            let at = u64::from_str_radix(at.trim_start_matches("0X"), 16).expect(&what);
+            let xid = match *mistake {
+                "misaligned" => {
+                    let begin = "SM 0 fault: esr=0 warp_esr=0xf warp_pc=0x";
+                    let pc = said.strip_prefix(begin).expect(&what).trim_end();
+                    // Where the kernel's code is, no place of its own.
+                    assert!(u64::from_str_radix(pc, 16).expect(&what) > 1 << 32, "{what}");
+                    13
+                }
+                "trap" => {
+                    assert_eq!(said, "SM 0 fault: esr=16 warp_esr=0x0 warp_pc=0x0\n", "{what}");
+                    13
+                }
+                "atomic" => {
+                    assert_eq!(said, of_mmu(at, "STRONG"), "{what}");
+                    31
+                }
+                other => {
+                    assert_eq!(said, of_mmu(at, &other.to_uppercase()), "{what}");
+                    31
+                }
+            };
+            let text = told[0]["text"].as_str().expect(&what);
+            assert!(text.starts_with(&format!("Xid {xid} of GPU 0: channel")), "{what}");
+            assert_eq!(told.as_array().map(Vec::len), Some(1), "{what}");
+        }
+    }
+}
+
+/// What a script that compiles kernels prints, and the simulated machine's diagnostics.
+fn computes(tag: &str, card: &str, script: &str, args: &[&str]) -> (String, serde_json::Value) {
+    let (tinygrad, nvrtc) = (tinygrad(), nvabi_test::nvrtc());
+    let folder = TempDir::new().unwrap();
+    let report = folder.path().join("report.json");
+    let report = report.to_str().unwrap();
+    let machine = ["rm", "sim", "--tag", tag, "--gpu", card, "--report", report, "--"];
+    let libraries = format!("LD_LIBRARY_PATH={}", nvrtc.display());
+    // What tinygrad has compiled before is of no use here.
+    let program = ["env", &libraries, "CACHELEVEL=0", "python3", script];
+    let program = [&program[..], &[tinygrad.to_str().unwrap()], args].concat();
+    let output = nvabi(&[&machine[..], &program].concat());
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let report: serde_json::Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
+    (said, report["diagnostics"].clone())
 }
 
 /// What tinygrad passes is as the lock has it.

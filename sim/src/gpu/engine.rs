@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nvabi_emu::{Foreign, Time};
+use nvabi_emu::{Foreign, MemoryAccess, Time};
 
 use super::Clock;
 use super::compute::Compute;
@@ -46,8 +46,8 @@ pub(crate) trait Space {
 
 /// A space in which kernels work.
 pub(crate) trait KernelSpace: Foreign {
-    /// Where the first access was that could not be done, and whether it was a write, since it was asked for last.
-    fn take_refused(&self) -> Option<(u64, bool)>;
+    /// Where the first access was that could not be done, and what it was, since it was asked for last.
+    fn take_refused(&self) -> Option<(u64, MemoryAccess)>;
 
     /// What was stored into reflected pages since it was asked for last.
     fn take_messages(&self) -> Vec<u64>;
@@ -163,10 +163,10 @@ pub(crate) enum Fault {
 /// What shader cores keep of a kernel that went wrong, for debuggers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trap {
-    /// Nothing is at an address: the MMU keeps it.
-    Address,
-    /// A warp's error, by its number in the register of the core.
-    Warp(u32),
+    /// Nothing is at an address, or it may not be written: the MMU keeps it.
+    Address { at: u64, access: MemoryAccess },
+    /// A warp's error, by its number in the register of the core, and where the warp was.
+    Warp { error: u32, pc: u64 },
     /// A breakpoint, as `trap` is one.
     Breakpoint,
     /// One of a failed assertion, which is the program's to end.
@@ -176,13 +176,17 @@ pub(crate) enum Trap {
 }
 
 impl Fault {
-    /// What shader cores and the MMU keep of it; nothing where no kernel or address was wrong.
+    /// What is kept of it for debuggers, which is asked for of kernels alone.
     pub(crate) fn trap(&self) -> Option<Trap> {
         match self {
-            Self::Memory { .. } => Some(Trap::Address),
             Self::Kernel { trap, .. } => Some(*trap),
-            Self::Commands(_) | Self::Method(_) | Self::Unsupported(_) => None,
+            _ => None,
         }
+    }
+
+    /// Whether the MMU tells of it.
+    pub(crate) fn is_of_address(&self) -> bool {
+        matches!(self, Self::Memory { .. } | Self::Kernel { trap: Trap::Address { .. }, .. })
     }
 
     /// What a report calls it, and why it is.

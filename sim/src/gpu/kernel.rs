@@ -6,8 +6,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use nvabi_emu::{
-    Args, Device, Finding, FindingKind, Launch, MAX_LAUNCH_BYTES, MAX_LOCAL_BYTES, Placed,
-    RESERVED_SHARED_BYTES, Report, Severity, Textures,
+    Args, Device, Finding, FindingKind, Launch, MAX_LAUNCH_BYTES, MAX_LOCAL_BYTES, MemoryAccess,
+    Placed, RESERVED_SHARED_BYTES, Report, Severity, Textures,
 };
 
 use super::engine::{Bus, Fault, KernelSpace, Note, Outcome, Trap};
@@ -239,15 +239,21 @@ fn run_placed(
 
 /// What a report says of a kernel: an error, or what a person should know.
 fn told(space: &Arc<dyn KernelSpace>, report: &Report) -> Outcome<Ended> {
-    if let Some((at, is_write)) = space.take_refused() {
-        return Err(Fault::Memory { at, is_write });
+    if let Some((at, access)) = space.take_refused() {
+        let verb = match access {
+            MemoryAccess::Read => "read",
+            MemoryAccess::Write => "write",
+            MemoryAccess::Atomic => "change",
+        };
+        let (trap, text) = (Trap::Address { at, access }, format!("cannot {verb} {at:#x}"));
+        return Err(Fault::Kernel { trap, text });
     }
     let say = |finding: &Finding| {
         let (kernel, kind, location) = (&finding.kernel, finding.kind, &finding.location);
         format!("kernel {kernel}, {location}: {kind}: {}", finding.message)
     };
     if let Some(finding) = report.findings.iter().find(|finding| finding.fatal) {
-        return Err(Fault::Kernel { trap: trap(finding.kind), text: say(finding) });
+        return Err(Fault::Kernel { trap: trap(finding), text: say(finding) });
     }
     let worth_it = report.findings.iter().filter(|finding| finding.severity > Severity::Note);
     let mut notes: Vec<Note> = worth_it.map(|finding| ("kernel-finding", say(finding))).collect();
@@ -258,11 +264,16 @@ fn told(space: &Arc<dyn KernelSpace>, report: &Report) -> Outcome<Ended> {
 }
 
 /// How a shader core sees it. The numbers of warps' errors are public in nouveau's `gf100_mp_warp_error`.
-fn trap(kind: FindingKind) -> Trap {
+fn trap(finding: &Finding) -> Trap {
+    const OOR_ADDR: u32 = 14;
     const MISALIGNED_ADDR: u32 = 15;
-    match kind {
-        FindingKind::OutOfBounds | FindingKind::UseAfterFree => Trap::Address,
-        FindingKind::Misaligned => Trap::Warp(MISALIGNED_ADDR),
+    let warp = |error| Trap::Warp { error, pc: finding.location.pc.unwrap_or(0) };
+    if let Some((at, access)) = finding.refused {
+        return Trap::Address { at, access };
+    }
+    match finding.kind {
+        FindingKind::OutOfBounds => warp(OOR_ADDR),
+        FindingKind::Misaligned => warp(MISALIGNED_ADDR),
         FindingKind::Trap => Trap::Breakpoint,
         FindingKind::Assert => Trap::Assertion,
         _ => Trap::Nothing,

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use nvabi_emu::Foreign;
+use nvabi_emu::{Foreign, MemoryAccess};
 
 use super::engine::KernelSpace;
 
@@ -59,8 +59,8 @@ const MOST_MESSAGES: usize = 1 << 11;
 #[derive(Debug)]
 pub(crate) struct Seen<M> {
     mappings: M,
-    /// The first address that could not be read, or written.
-    refused: Mutex<Option<(u64, bool)>>,
+    /// The first access that could not be.
+    refused: Mutex<Option<(u64, MemoryAccess)>>,
     /// What was stored into reflected pages, oldest first.
     messages: Mutex<Vec<u64>>,
 }
@@ -70,7 +70,7 @@ impl<M: Mappings> Seen<M> {
         Self { mappings, refused: Mutex::default(), messages: Mutex::default() }
     }
 
-    fn refused(&self) -> MutexGuard<'_, Option<(u64, bool)>> {
+    fn refused(&self) -> MutexGuard<'_, Option<(u64, MemoryAccess)>> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -94,14 +94,17 @@ impl<M: Mappings> Seen<M> {
     fn access<T>(
         &self,
         (address, length): (u64, u64),
-        is_write: bool,
+        wanted: MemoryAccess,
         access: impl FnOnce(&M::Bytes, u64) -> Option<T>,
         instead: impl FnOnce() -> bool,
     ) -> Option<T> {
-        let found = self.mappings.at(address).filter(|found| found.permits(length, is_write));
+        let found = self
+            .mappings
+            .at(address)
+            .filter(|found| found.permits(length, wanted != MemoryAccess::Read));
         let done = found.and_then(|found| access(&found.bytes, found.offset));
         if done.is_none() && !instead() {
-            self.refused().get_or_insert((address, is_write));
+            self.refused().get_or_insert((address, wanted));
         }
         done
     }
@@ -116,7 +119,9 @@ impl<M: Mappings> Foreign for Seen<M> {
         let mut bytes = [0; 8];
         let into = &mut bytes[..width as usize];
         let read = |of: &M::Bytes, at| of.read(at, into).then_some(());
-        self.access((address, width), false, read, || self.mappings.is_reflected(address));
+        self.access((address, width), MemoryAccess::Read, read, || {
+            self.mappings.is_reflected(address)
+        });
         u64::from_le_bytes(bytes)
     }
 
@@ -125,13 +130,15 @@ impl<M: Mappings> Foreign for Seen<M> {
         let read = |of: &M::Bytes, at| of.read(at, bytes).then_some(());
         // The scheduler's words are read one by one.
         let instead = || self.mappings.is_reflected(address);
-        self.access((address, length), false, read, instead).is_some()
+        self.access((address, length), MemoryAccess::Read, read, instead).is_some()
     }
 
     fn store(&self, address: u64, width: u64, value: u64) {
         let bytes = &value.to_le_bytes()[..width as usize];
         let write = |of: &M::Bytes, at| of.write(at, bytes).then_some(());
-        self.access((address, width), true, write, || self.takes(address, width, value));
+        self.access((address, width), MemoryAccess::Write, write, || {
+            self.takes(address, width, value)
+        });
     }
 
     fn write(&self, address: u64, bytes: &[u8]) -> bool {
@@ -144,12 +151,12 @@ impl<M: Mappings> Foreign for Seen<M> {
         let exchange = |of: &M::Bytes, at| of.compare_exchange(at, width as usize, old, new);
         // The scheduler's word is free whenever somebody looks.
         let instead = || old == 0 && self.takes(address, width, new);
-        self.access((address, width), true, exchange, instead).unwrap_or(old)
+        self.access((address, width), MemoryAccess::Atomic, exchange, instead).unwrap_or(old)
     }
 }
 
 impl<M: Mappings> KernelSpace for Seen<M> {
-    fn take_refused(&self) -> Option<(u64, bool)> {
+    fn take_refused(&self) -> Option<(u64, MemoryAccess)> {
         self.refused().take()
     }
 

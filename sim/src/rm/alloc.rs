@@ -33,6 +33,8 @@ const GPU_INSTANCE: u32 = 0xc637;
 const COMPUTE_INSTANCE: u32 = 0xc638;
 /// NV50_P2P.
 const PEERS: u32 = 0x503b;
+/// GT200_DEBUGGER.
+const DEBUGGER: u32 = 0x83de;
 const DEVICE: u32 = 0x0080;
 const SUBDEVICE: u32 = 0x2080;
 
@@ -45,7 +47,7 @@ const MAX_SUBDEVICES: u64 = 8;
 fn is_parent(class: u32, parent: &ObjectKind) -> bool {
     match class {
         DEVICE | PEERS => *parent == ObjectKind::Root,
-        SUBDEVICE | SYSTEM_MEMORY | SPACE | WINDOW | VIRTUAL_MEMORY | GROUP => {
+        SUBDEVICE | SYSTEM_MEMORY | SPACE | WINDOW | VIRTUAL_MEMORY | GROUP | DEBUGGER => {
             matches!(parent, ObjectKind::Device(_))
         }
         CONTEXT_SHARE => matches!(parent, ObjectKind::Group(_)),
@@ -74,6 +76,7 @@ fn is_simulated(class: u32) -> bool {
         GPU_INSTANCE,
         COMPUTE_INSTANCE,
         PEERS,
+        DEBUGGER,
     ];
     others.contains(&class) || EVENTS.contains(&class)
 }
@@ -175,6 +178,7 @@ impl Driver {
                     GPU_INSTANCE => self.choose_instance(caller, &above, params)?,
                     COMPUTE_INSTANCE => self.choose_compute(caller, &above, params)?,
                     PEERS => self.peers(handle, params)?,
+                    DEBUGGER => self.debugger(handle, &above, params)?,
                     SPACE => Self::address_space(&above, params)?,
                     WINDOW => self.window(handle, parent, params)?,
                     VIRTUAL_MEMORY => self.address_range(handle, parent, params)?,

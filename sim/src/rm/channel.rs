@@ -6,6 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nvabi_emu::MemoryAccess;
+
 use super::Driver;
 use super::alloc::NewObject;
 use super::failed::{Failed, Result};
@@ -79,8 +81,36 @@ struct Channel {
     is_halted: bool,
     /// What shader cores keep of its kernel that went wrong.
     trap: Option<Trap>,
+    /// What the MMU refused its kernels, which ends it: there is no second.
+    refused: Option<Refused>,
     /// Up to when the kernel that runs has been counted as work.
     computing: Option<Instant>,
+}
+
+/// An access that the MMU refused, in its own numbers (`dev_fault.h`).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Refused {
+    pub(super) address: u64,
+    /// NV_PFAULT_FAULT_TYPE, NV_PFAULT_ACCESS_TYPE.
+    pub(super) kind: u32,
+    pub(super) access: u32,
+}
+
+impl Refused {
+    fn new(space: &Space, address: u64, access: MemoryAccess) -> Self {
+        let access = match access {
+            MemoryAccess::Read => 0,
+            MemoryAccess::Write => 1,
+            MemoryAccess::Atomic => 2,
+        };
+        Self { address, kind: space.refusal(address), access }
+    }
+
+    /// The same as a register of older MMUs had it (NV_PFB_PRI_MMU_FAULT_INFO): the first core of the first cluster.
+    pub(super) fn word(self) -> u32 {
+        const VALID: u32 = 1 << 31;
+        VALID | self.access << 16 | self.kind
+    }
 }
 
 impl Channel {
@@ -133,6 +163,11 @@ fn exception(runlist: u32) -> u32 {
     const COPY_ERRORS: [u32; 10] = [39, 40, 41, 70, 71, 72, 75, 76, 77, 85];
     let number = (runlist + GRAPHICS).checked_sub(COPY).map(|number| number as usize);
     number.map_or(GRAPHICS_EXCEPTION, |number| COPY_ERRORS[number.min(COPY_ERRORS.len() - 1)])
+}
+
+/// Whether the graphics engine takes the methods of a class: 3D, 2D, compute, and data that comes in the stream.
+pub(super) fn is_of_graphics(class: u32) -> bool {
+    [0x97, 0x2d, 0xc0, 0x40].contains(&(class & 0xff))
 }
 
 /// Which engine takes the methods of a class; none where the card has no such class.
@@ -282,6 +317,7 @@ impl Driver {
             is_dead: false,
             is_halted: false,
             trap: None,
+            refused: None,
             computing: None,
         };
         self.channels.all.insert(number, channel);
@@ -334,9 +370,15 @@ impl Driver {
         Ok(found.token(channel.number))
     }
 
-    /// What shader cores keep of the channel's kernel that went wrong.
-    pub(super) fn trap(&mut self, channel: ChannelId) -> Option<&mut Option<Trap>> {
-        Some(&mut self.channels.all.get_mut(&channel.number)?.trap)
+    /// What shader cores keep of the channel's kernel that went wrong, and what the MMU refused it.
+    pub(super) fn trap(&self, channel: ChannelId) -> (Option<Trap>, Option<Refused>) {
+        let found = self.channels.all.get(&channel.number);
+        found.map_or((None, None), |channel| (channel.trap, channel.refused))
+    }
+
+    /// Shader cores forget it.
+    pub(super) fn clear_trap(&mut self, channel: ChannelId) {
+        self.together(channel.number, |channel| channel.trap = None);
     }
 
     /// The registers that programs have for doorbells.
@@ -495,15 +537,20 @@ impl Driver {
         const PBDMA: u32 = 32;
         let trap = fault.trap();
         let (code, text) = fault.note();
-        let Some(failed) = self.channels.all.get_mut(&number) else { return };
+        let Some(failed) = self.channels.all.get(&number) else { return };
         let xid = match fault {
-            _ if trap == Some(Trap::Address) => MMU_FAULT,
+            _ if fault.is_of_address() => MMU_FAULT,
             Fault::Commands(_) => PBDMA,
             _ => exception(failed.runlist),
         };
-        failed.trap = trap;
+        let refused = match trap {
+            Some(Trap::Address { at, access }) => Some(Refused::new(&failed.space, at, access)),
+            _ => None,
+        };
         let (client, gpu) = (failed.client, failed.gpu);
         let (process, object) = (failed.process, failed.object);
+        // Those of a group are one context to shader cores.
+        self.together(number, |channel| (channel.trap, channel.refused) = (trap, refused));
         if trap == Some(Trap::Assertion) && self.tell_of_assertion(client, object) {
             self.log.diagnose(process, code, format!("channel {number}: {text}"));
             self.together(number, |channel| channel.is_halted = true);

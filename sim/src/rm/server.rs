@@ -141,6 +141,8 @@ pub(super) enum ObjectKind {
     Event(u64),
     /// GPUs that reach each other.
     Peers(Peers),
+    /// Who asks what became of a channel's kernels.
+    Debugger(ChannelId),
     /// What does nothing but answer commands, as the profile has it.
     Other(OtherObject),
 }
@@ -188,6 +190,7 @@ impl ObjectKind {
             Self::Channel(_) => [0x506f, 0x906f, 0xa06f, 0xb06f, 0xc36f, 0xc56f].contains(&class),
             Self::Event(_) => false,
             Self::Peers(_) => class == 0x503b,
+            Self::Debugger(_) => class == 0x83de,
             Self::Other(object) => class == object.commands,
         }
     }
@@ -196,7 +199,8 @@ impl ObjectKind {
     pub(super) fn may_be_rung(&self) -> bool {
         match self {
             Self::Memory(buffer) => buffer.of == Of::Registers,
-            Self::Event(_) | Self::Range(_) | Self::Window(_) | Self::Peers(_) => false,
+            Self::Event(_) | Self::Range(_) | Self::Window(_) => false,
+            Self::Peers(_) | Self::Debugger(_) => false,
             _ => true,
         }
     }
@@ -213,6 +217,7 @@ impl ObjectKind {
             Self::Group(_) => Some(0xa06c),
             Self::ContextShare(_) => Some(0x9067),
             Self::Peers(_) => Some(0x503b),
+            Self::Debugger(_) => Some(0x83de),
             Self::Other(object) => Some(object.class),
             Self::Memory(_) | Self::Range(_) | Self::Window(_) => None,
             Self::Channel(_) | Self::Event(_) => None,
@@ -229,7 +234,7 @@ impl ObjectKind {
             Self::Space(space) | Self::ContextShare(space) => Some(space.gpu),
             Self::Range(addresses) | Self::Window(addresses) => Some(addresses.space.gpu),
             Self::Group(group) => Some(group.gpu),
-            Self::Channel(channel) => Some(channel.gpu),
+            Self::Channel(channel) | Self::Debugger(channel) => Some(channel.gpu),
             Self::Other(object) => object.gpu,
         }
     }
@@ -250,6 +255,7 @@ impl ObjectKind {
             Self::Channel(_) => "RM channel",
             Self::Event(_) => "RM event",
             Self::Peers(_) => "RM peers",
+            Self::Debugger(_) => "RM debugger",
             Self::Other(_) => "RM object",
         }
     }

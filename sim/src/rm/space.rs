@@ -200,6 +200,27 @@ impl Space {
         Some(of.end - base)
     }
 
+    /// Why an access is refused, as NV_PFAULT_FAULT_TYPE. Tables of pages are there where memory is mapped, for two
+    /// mebibytes each.
+    pub(super) fn refusal(&self, address: u64) -> u32 {
+        const PDE: u32 = 0;
+        const PTE: u32 = 2;
+        const VA_LIMIT_VIOLATION: u32 = 3;
+        const RO_VIOLATION: u32 = 6;
+        const TABLE: u64 = 2 << 20;
+        let table = address / TABLE * TABLE;
+        let mapped = self.mapped();
+        if address >= self.end {
+            VA_LIMIT_VIOLATION
+        } else if around(&mapped, address).is_some_and(|(_, of)| of.buffer.is_live()) {
+            RO_VIOLATION
+        } else if mapped.range(..table + TABLE).next_back().is_some_and(|(_, of)| of.end > table) {
+            PTE
+        } else {
+            PDE
+        }
+    }
+
     /// The memory at an address.
     fn found_at(&self, address: u64) -> Option<Found<View>> {
         let mapped = self.mapped();

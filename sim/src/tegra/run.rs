@@ -9,7 +9,7 @@ use super::devfreq::FREQUENCIES;
 use super::space::{Space, Target};
 use super::syncpoint::Points;
 use crate::backing::Backing;
-use crate::gpu::{self, Engine, EngineKind, Fault, KernelSpace, Ring, Trap, shorter};
+use crate::gpu::{self, Engine, EngineKind, Fault, KernelSpace, Ring, shorter};
 use crate::memory::Node;
 use crate::tegra::abi::*;
 use nvabi::tegra::class::{AMPERE_COMPUTE_B, AMPERE_DMA_COPY_B};
@@ -156,7 +156,7 @@ impl Kernel {
 
     fn report_fault(&mut self, process: u32, chid: u32, fault: &Fault) {
         let error = match fault {
-            _ if fault.trap() == Some(Trap::Address) => NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT,
+            _ if fault.is_of_address() => NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT,
             Fault::Commands(_) => NVGPU_CHANNEL_PBDMA_ERROR,
             Fault::Unsupported(_) => NVGPU_CHANNEL_GR_ERROR_SW_NOTIFY,
             Fault::Method(_) | Fault::Memory { .. } | Fault::Kernel { .. } => {

@@ -1,8 +1,11 @@
-//! What a debugger asks of shader cores after a kernel went wrong (`kernel_sm_debugger_session_ctrl.c`).
+//! What a debugger asks of shader cores after a kernel went wrong (`kernel_sm_debugger_session.c`,
+//! `kernel_sm_debugger_session_ctrl.c`).
 
 use super::{Handler, Target};
+use crate::Status;
 use crate::gpu::Trap;
 use crate::rm::Driver;
+use crate::rm::channel::{ChannelId, is_of_graphics};
 use crate::rm::failed::Result;
 use crate::rm::interface::Params;
 use crate::rm::server::ObjectKind;
@@ -11,48 +14,101 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
     Some(match name {
         "NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES" => errors,
         "NV83DE_CTRL_CMD_DEBUG_CLEAR_ALL_SM_ERROR_STATES" => clear,
+        "NV83DE_CTRL_CMD_DEBUG_READ_MMU_FAULT_INFO" => refused,
         _ => return None,
     })
+}
+
+impl Driver {
+    /// An object of GT200_DEBUGGER: `ksmdbgssnConstruct_IMPL`. It is of the channel that an object for kernels is of.
+    pub(in crate::rm) fn debugger(
+        &self,
+        client: u32,
+        above: &ObjectKind,
+        params: &Params,
+    ) -> Result<ObjectKind> {
+        if params.word("hDebuggerClient_Obsolete")? != 0 {
+            return Err(Status::INVALID_ARGUMENT.into());
+        }
+        let own = self.server.find(client)?;
+        let program = match params.word("hAppClient")? {
+            0 => own,
+            handle => self.server.find(handle)?,
+        };
+        let object = program.object(params.word("hClass3dObject")?);
+        let object = object.map_err(|_| Status::INVALID_OBJECT_PARENT)?;
+        if program.process != own.process {
+            return Err(Status::INSUFFICIENT_PERMISSIONS.into());
+        }
+        let channel = match (&object.kind, program.object(object.parent).map(|it| &it.kind)) {
+            (ObjectKind::Other(other), Ok(ObjectKind::Channel(channel)))
+                if is_of_graphics(other.class) =>
+            {
+                *channel
+            }
+            _ => return Err(Status::INVALID_OBJECT.into()),
+        };
+        if above.gpu() != Some(channel.gpu) {
+            return Err(Status::INVALID_ARGUMENT.into());
+        }
+        Ok(ObjectKind::Debugger(channel))
+    }
 }
 
 /// The first core has the error, and the MMU that of an address.
 fn errors(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
     /// A breakpoint in the register of all warps' errors (nouveau: `gf100_mp_global_error`).
     const BPT_INT: u32 = 1 << 4;
-    let trap = trap(driver, target, params)?.and_then(|trap| *trap);
-    let (global, warp) = match trap {
-        Some(Trap::Warp(error)) => (0, error),
-        Some(Trap::Breakpoint | Trap::Assertion) => (BPT_INT, 0),
-        Some(Trap::Address | Trap::Nothing) | None => (0, 0),
+    let channel = channel(driver, target, params)?;
+    let (trap, refused) = channel.map_or((None, None), |channel| driver.trap(channel));
+    let (global, warp, pc) = match trap {
+        Some(Trap::Warp { error, pc }) => (0, error, pc),
+        Some(Trap::Breakpoint | Trap::Assertion) => (BPT_INT, 0, 0),
+        Some(Trap::Address { .. } | Trap::Nothing) | None => (0, 0, 0),
     };
     let cores = params.count("smErrorStateArray")?.min(params.word("numSMsToRead")? as usize);
     for core in 0..cores {
-        let (global, warp) = if core == 0 { (global, warp) } else { (0, 0) };
+        let (global, warp, pc) = if core == 0 { (global, warp, pc) } else { (0, 0, 0) };
         params.set(&format!("smErrorStateArray[{core}].hwwGlobalEsr"), global)?;
         params.set(&format!("smErrorStateArray[{core}].hwwWarpEsr"), warp)?;
+        params.set(&format!("smErrorStateArray[{core}].hwwWarpEsrPc"), pc as u32)?;
+        params.set_if_any(&format!("smErrorStateArray[{core}].hwwWarpEsrPc64"), pc);
     }
-    params.set_if_any("mmuFault.valid", u32::from(trap == Some(Trap::Address)));
+    let refused = refused.filter(|_| matches!(trap, Some(Trap::Address { .. })));
+    params.set_if_any("mmuFault.valid", u32::from(refused.is_some()));
+    let word = refused.map_or(0, |refused| refused.word());
+    params.set_if_any("mmuFault.faultInfo", word);
+    params.set_if_any("mmuFaultInfo", word);
     Ok(())
 }
 
 fn clear(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
-    if let Some(trap) = trap(driver, target, params)? {
-        *trap = None;
+    if let Some(channel) = channel(driver, target, params)? {
+        driver.clear_trap(channel);
     }
     Ok(())
 }
 
-/// What cores keep of the channel that is asked for; nothing where it is none.
-fn trap<'d>(
-    driver: &'d mut Driver,
-    target: &Target<'_>,
-    params: &Params,
-) -> Result<Option<&'d mut Option<Trap>>> {
-    let client = driver.server.client(target.client, target.caller.owner)?;
-    let object = client.object(params.word("hTargetChannel")?);
-    let channel = match object.map(|object| &object.kind) {
-        Ok(ObjectKind::Channel(channel)) => *channel,
-        _ => return Ok(None),
+/// What the MMU refused, which stays when cores' errors are cleared (`kgrctxClearMmuFault_IMPL`).
+fn refused(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
+    let refused = match &target.kind {
+        ObjectKind::Debugger(channel) => driver.trap(*channel).1,
+        _ => None,
     };
-    Ok(driver.trap(channel))
+    if let Some(refused) = refused {
+        params.set("mmuFaultInfoList[0].faultAddress", refused.address)?;
+        params.set("mmuFaultInfoList[0].faultType", refused.kind)?;
+        params.set("mmuFaultInfoList[0].accessType", refused.access)?;
+    }
+    Ok(params.set("count", u32::from(refused.is_some()))?)
+}
+
+/// The channel that is asked for; none where it is another thing.
+fn channel(driver: &Driver, target: &Target<'_>, params: &Params) -> Result<Option<ChannelId>> {
+    let client = driver.server.find(target.client)?;
+    let object = client.object(params.word("hTargetChannel")?);
+    Ok(match object.map(|object| &object.kind) {
+        Ok(ObjectKind::Channel(channel)) => Some(*channel),
+        _ => None,
+    })
 }
