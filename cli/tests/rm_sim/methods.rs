@@ -33,6 +33,17 @@ rules! {
         assert!(rig.works());
     }
 
+    what_is_not_simulated_ends_the_channel {
+        const GRAPHICS: u32 = 0x97;
+        let mut rig = Rig::new();
+        let graphics = class(&rig.classes, GRAPHICS);
+        rig.submit(&[incrementing(0, 1), graphics]);
+        assert!(rig.works(), "nothing is asked of it yet");
+        // What would be drawn is waited for in vain.
+        rig.submit(&[incrementing(0, 1), graphics, incrementing(0x100, 1), 0]);
+        assert_eq!(rig.error(), EXCEPTION);
+    }
+
     errors_of_copy_engines_have_numbers_of_their_own {
         // NV2080_ENGINE_TYPE_COPY0, ROBUST_CHANNEL_CE0_ERROR.
         const FIRST: (u64, u32) = (9, 39);

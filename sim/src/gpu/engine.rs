@@ -132,8 +132,8 @@ enum Increment {
 pub(crate) enum EngineKind {
     Copy,
     Compute,
-    /// One that is not simulated: its methods are told and ignored.
-    Ignored,
+    /// One that is not simulated: what is asked of it would never come.
+    Other,
 }
 
 /// How a step of a channel ended.
@@ -622,13 +622,9 @@ impl Engine {
             None => Err(Fault::Commands(format!(
                 "method {method:#06x} of class {class:#06x}, which the channel has no object of"
             ))),
-            Some(EngineKind::Ignored) => {
-                let text = format!(
-                    "method {method:#06x} of class {class:#06x} is not simulated and was ignored"
-                );
-                bus.notes.push(("unknown-method", text));
-                Ok(Step::Done)
-            }
+            Some(EngineKind::Other) => Err(Fault::Unsupported(format!(
+                "method {method:#06x} of class {class:#06x}: that engine is not simulated"
+            ))),
         }
     }
 

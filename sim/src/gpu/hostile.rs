@@ -137,7 +137,7 @@ fn engine_of(class: u32) -> Option<EngineKind> {
         COPY => Some(EngineKind::Copy),
         COMPUTE => Some(EngineKind::Compute),
         0 => None,
-        _ => Some(EngineKind::Ignored),
+        _ => Some(EngineKind::Other),
     }
 }
 

@@ -179,7 +179,7 @@ fn engine_of(classes: &[u32], class: u32) -> Option<EngineKind> {
     let kind = match class & 0xff {
         COPY => EngineKind::Copy,
         COMPUTE | INLINE => EngineKind::Compute,
-        _ => EngineKind::Ignored,
+        _ => EngineKind::Other,
     };
     classes.contains(&class).then_some(kind)
 }

@@ -24,7 +24,7 @@ fn engine_of(class: u32) -> Option<EngineKind> {
     Some(match class {
         AMPERE_DMA_COPY_B => EngineKind::Copy,
         AMPERE_COMPUTE_B | INLINE => EngineKind::Compute,
-        _ => EngineKind::Ignored,
+        _ => EngineKind::Other,
     })
 }
 
