@@ -164,7 +164,8 @@ fn a_machine_that_was_killed_is_found_dead() {
     assert!(!lab.own_folder().exists());
     assert_eq!(lab.rm(&["status", "lab"]).code, Some(2));
     for _ in 0..2 {
-        assert_eq!(lab.rm(&["up", "lab"]).code, Some(0), "again");
+        let up = lab.rm(&["up", "lab"]);
+        assert_eq!(up.code, Some(0), "again: {}", up.told);
         let machine = lab.status()["pid"].as_i64().unwrap();
         unsafe { libc::kill(machine as i32, libc::SIGKILL) };
         wait_until(|| !is_running(machine as u64));
