@@ -352,7 +352,8 @@ fn dma_buf() -> nvabi::rm::Result<()> {
 
     let error = memory.export_dma_buf(minor, 1, 4096).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Invalid(_)), "{error}");
-    let error = memory.export_dma_buf(minor, 4096, 4 * 4096).unwrap_err();
+    // The memory is a page of 64 KiB.
+    let error = memory.export_dma_buf(minor, 4096, 64 << 10).unwrap_err();
     assert_eq!(error.status(), Some(NvStatus::NV_ERR_INVALID_ARGUMENT), "{error}");
     let text = format!(
         "NV_ESC_EXPORT_TO_DMABUF_FD (ioctl 0xd9) on {} (NV01_MEMORY_LOCAL_USER)",

@@ -19,9 +19,11 @@ pub(crate) const COPY: u32 = 0xb5;
 const COMPUTE: u32 = 0xc0;
 const USERMODE: u32 = 0x61;
 
-/// NVOS46_FLAGS_DMA_OFFSET_FIXED, _ACCESS_READ_ONLY.
+/// NVOS46_FLAGS_DMA_OFFSET_FIXED, _ACCESS_READ_ONLY, _PAGE_SIZE_4KB, _HUGE.
 pub(crate) const FIXED: u64 = 1 << 15;
 pub(crate) const READ_ONLY: u64 = 1;
+const PAGE_4K: u64 = 1 << 8;
+const PAGE_2M: u64 = 4 << 8;
 
 /// Where the GPU sees the memory of a [`Rig`], and what is where in that.
 pub(crate) const BASE: u64 = 0x10_0000_0000;
@@ -125,7 +127,7 @@ pub(crate) fn map_dma(
     }
 }
 
-fn unmap_dma(client: &Client, device: u32, pair: [u32; 2], at: u64) -> u32 {
+pub(crate) fn unmap_dma(client: &Client, device: u32, pair: [u32; 2], at: u64) -> u32 {
     let mut args = dma("NVOS47_PARAMETERS", client, device, pair, at);
     assert_eq!(escape(client.fd, 0x58, &mut args), Ok(()));
     args.get("status") as u32
@@ -588,9 +590,12 @@ rules! {
         let at = |wish| map_dma(&client, device, pair, wish);
         assert_eq!(at([0, 0x2000, FIXED, 0x100_0000]), Ok(0x100_0000));
         assert_eq!(at([0, 0x2000, FIXED, 0x100_1000]), Err(NO_MEMORY), "another one is there");
-        assert_eq!(at([0, 0x2000, FIXED, 0x100_0001]), Err(INVALID_OFFSET), "no whole page");
-        assert_eq!(at([0, 0x2000, FIXED, 1 << 50]), Err(INVALID_OFFSET), "no such address");
-        assert_eq!(at([0x3000, 0x2000, 0, 0]), Err(INVALID_BASE), "more than there is");
+        assert_eq!(at([0x1004, 4, FIXED, 0x102_0008]), Ok(0x102_1004), "a page and the byte in it");
+        assert_eq!(at([0, 0x1000, FIXED | PAGE_4K, 0x104_3000]), Ok(0x104_3000), "a smaller page");
+        assert_eq!(at([0, 0x1000, FIXED | PAGE_2M, 0x105_3000]), Ok(0x105_0000), "none that is larger");
+        assert_eq!(at([0, 0x1000, FIXED | 7 << 8, 0x106_0000]), Err(INVALID_ARGUMENT), "no such page");
+        assert_eq!(at([0, 0x2000, FIXED, 1 << 50]), Err(INVALID_ARGUMENT), "no such address");
+        assert_eq!(at([0xf000, 0x2000, 0, 0]), Err(INVALID_BASE), "more than there is");
         assert_eq!(at([0, 0, 0, 0]), Err(INVALID_BASE));
         let (first, second) = (at([0, 0x4000, 0, 0]).unwrap(), at([0, 0x4000, 0, 0]).unwrap());
         assert!(first.abs_diff(second) >= 0x4000);
@@ -611,7 +616,9 @@ rules! {
         let mut rig = Rig::new();
         let other = window(&rig.client, rig.device, rig.space);
         let (own, at) = ([other, rig.memory], 0x200_0000);
-        let map = |rig: &Rig, pair, at| map_dma(&rig.client, rig.device, pair, [0, 0x4000, FIXED, at]);
+        let map = |rig: &Rig, pair, at| {
+            map_dma(&rig.client, rig.device, pair, [0, 0x4000, FIXED | PAGE_4K, at])
+        };
         assert_eq!((map(&rig, own, at), map(&rig, own, at + 0x4000)), (Ok(at), Ok(at + 0x4000)));
         let foreign = [rig.window, rig.memory];
         assert_eq!(map(&rig, foreign, at), Err(NO_MEMORY));

@@ -141,7 +141,7 @@ rules! {
             ("numObjects", 2, INVALID_ARGUMENT),
             ("index", 1, INVALID_ARGUMENT),
             ("offsets[0]", 1, INVALID_ARGUMENT),
-            ("offsets[0]", PAGE, INVALID_ARGUMENT),
+            ("offsets[0]", 16 * PAGE, INVALID_ARGUMENT),
             ("offsets[0]", u64::MAX - PAGE + 1, INVALID_ARGUMENT),
             ("sizes[0]", 0, INVALID_ARGUMENT),
             ("sizes[0]", PAGE - 1, INVALID_ARGUMENT),

@@ -28,6 +28,7 @@ mod mapping;
 mod methods;
 mod mig;
 mod names;
+mod pages;
 mod paths;
 mod peers;
 mod profile;
@@ -100,6 +101,7 @@ fn run_all() {
         mapping::RULES,
         methods::RULES,
         names::RULES,
+        pages::RULES,
         paths::RULES,
         ranges::RULES,
         reach::RULES,

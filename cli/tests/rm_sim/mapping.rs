@@ -27,7 +27,7 @@ pub(crate) fn map(
     (args.get("params.status") as u32, args.get("params.pLinearAddress"))
 }
 
-fn unmap(client: &Client, device: u32, memory: u32, address: u64) -> u32 {
+pub(crate) fn unmap(client: &Client, device: u32, memory: u32, address: u64) -> u32 {
     let mut args = Struct::new("NVOS34_PARAMETERS")
         .with("hClient", client.handle.into())
         .with("hDevice", device.into())

@@ -1,5 +1,6 @@
 //! Addresses of a GPU: spaces, ranges in them, and the older way to allocate.
 
+use crate::channel::{map_dma, unmap_dma};
 use crate::client::status::*;
 use crate::client::*;
 use crate::rules;
@@ -9,9 +10,11 @@ const SPACE: u32 = 0x90f1;
 const RANGE: u32 = 0x50a0;
 /// NVOS32_ALLOC_FLAGS_VIRTUAL, _FIXED_ADDRESS_ALLOCATE, _MEMORY_HANDLE_PROVIDED; NVOS32_FUNCTION_ALLOC_SIZE.
 const VIRTUAL: u64 = 0x0008_0000;
-const FIXED: u64 = 0x8000;
+const FIXED: u64 = 0x10;
 const HANDLE: u64 = 0x4000;
 const ALLOC_SIZE: u64 = 2;
+/// NVOS46_FLAGS_DMA_OFFSET_FIXED.
+const DMA_FIXED: u64 = 1 << 15;
 
 fn space(client: &Client, device: u32, base: u64, size: u64) -> (Result<u32, u32>, Struct) {
     let mut params =
@@ -32,7 +35,10 @@ fn range(
         .with("hVASpace", space.into())
         .with("offset", at.unwrap_or(0));
     let made = client.alloc(device, RANGE, Some(&mut params))?;
-    assert_eq!(params.get("limit"), size - 1);
+    // Of whole pages: those of two mebibytes, where there are so many bytes, or of 64 kibibytes.
+    let page = if size < 0x20_0000 { 0x1_0000 } else { 0x20_0000 };
+    assert_eq!(params.get("size"), size.next_multiple_of(page));
+    assert_eq!(params.get("limit"), params.get("size") - 1);
     Ok((made, params.get("offset")))
 }
 
@@ -54,22 +60,47 @@ rules! {
         let own = space(&client, device, 0x10_0000, 0x40_0000).0.unwrap();
         let (first, at) = range(&client, device, own, 0x20_0000, Some(0x20_0000)).unwrap();
         assert_eq!(at, 0x20_0000);
-        for (at, size) in [(0x20_0000, 0x1000), (0x1f_f000, 0x2000), (0x3f_f000, 0x2000)] {
-            assert_eq!(range(&client, device, own, size, Some(at)), Err(NO_MEMORY), "{at:#x}");
+        let no_room = Err(INSUFFICIENT_RESOURCES);
+        for (at, size) in [(0x20_0000, 0x1000), (0x1f_0000, 0x1_1000), (0x3f_0000, 0x1_1000)] {
+            assert_eq!(range(&client, device, own, size, Some(at)), no_room, "{at:#x}");
         }
+        assert_eq!(range(&client, device, own, 0x1000, Some(0x1f_f000)), no_room, "no page begins there");
         // What is behind the space, and what is larger than it.
-        assert_eq!(range(&client, device, own, 0x1000, Some(0x50_0000)), Err(NO_MEMORY));
-        assert_eq!(range(&client, device, own, 0x41_0000, None), Err(NO_MEMORY));
+        assert_eq!(range(&client, device, own, 0x1000, Some(0x50_0000)), no_room);
+        assert_eq!(range(&client, device, own, 0x41_0000, None), no_room);
         let (_, below) = range(&client, device, own, 0x10_0000, None).unwrap();
         let (_, above) = range(&client, device, own, 0x10_0000, None).unwrap();
         assert_eq!((below, above), (0x10_0000, 0x40_0000));
-        assert_eq!(range(&client, device, own, 0x1_0000, None), Err(NO_MEMORY));
+        assert_eq!(range(&client, device, own, 0x1_0000, None), no_room);
         // What is freed is there again, and another space has addresses of its own.
         assert_eq!(client.free(first), OK);
         assert_eq!(range(&client, device, own, 0x1_0000, None).unwrap().1, 0x20_0000);
         let other = space(&client, device, 0x10_0000, 0x40_0000).0.unwrap();
         assert_eq!(range(&client, device, other, 0x1_0000, None).unwrap().1, 0x10_0000);
         assert_eq!(range(&client, device, device, 0x1000, None), Err(INVALID_OBJECT_HANDLE));
+    }
+
+    ranges_take_mappings_where_they_are_said_to_go {
+        let (client, device, _) = Client::with_device();
+        let own = space(&client, device, 0, 0).0.unwrap();
+        let (range, base) = range(&client, device, own, 0x10_0000, None).unwrap();
+        let memory = client.alloc(device, VIDEO_MEMORY, Some(&mut memory_params(VIDEO_MEMORY, 0x2_0000)));
+        let pair = [range, memory.unwrap()];
+        let map = |wish| map_dma(&client, device, pair, wish);
+        assert_eq!(map([0, 0x1_0000, DMA_FIXED, base + 0x1_0000]), Ok(base + 0x1_0000));
+        // Without the flag it is how far from the beginning.
+        assert_eq!(map([0, 0x1_0000, 0, 0x3_0000]), Ok(base + 0x3_0000));
+        // In place of what was there, and where a byte within a page is said to be.
+        assert_eq!(map([0x1_0000, 0x1_0000, DMA_FIXED, base + 0x1_0000]), Ok(base + 0x1_0000));
+        assert_eq!(map([0x1234, 4, DMA_FIXED, base + 0x5_1234]), Ok(base + 0x5_1234));
+        assert_eq!(map([0x1234, 4, DMA_FIXED, base + 0x6_0000]), Ok(base + 0x6_1234));
+        assert_eq!(map([0x1234, 4, DMA_FIXED, base + 0x7_1000]), Err(INVALID_OFFSET));
+        for at in [base - 0x1_0000, base + 0x10_0000] {
+            assert_eq!(map([0, 0x1_0000, DMA_FIXED, at]), Err(INVALID_OFFSET), "{at:#x}");
+        }
+        assert_eq!(map([0, 0x2_0000, DMA_FIXED, base + 0xf_0000]), Err(INVALID_OFFSET), "beyond its end");
+        assert_eq!(unmap_dma(&client, device, pair, base + 0x5_0000), OBJECT_NOT_FOUND);
+        assert_eq!(unmap_dma(&client, device, pair, base + 0x5_1234), OK);
     }
 
     the_older_way_allocates_all_three {
@@ -91,11 +122,12 @@ rules! {
         let made = alloc(0, HANDLE, 0x5c00_0001);
         assert_eq!(made.get("status") as u32, OK);
         assert_eq!(made.get("data.AllocSize.hMemory"), 0x5c00_0001);
-        assert_eq!(made.get("data.AllocSize.size"), 0x2000);
-        assert_eq!(made.get("data.AllocSize.limit"), 0x1fff);
+        assert_eq!(made.get("data.AllocSize.size"), 0x1_0000);
+        assert_eq!(made.get("data.AllocSize.limit"), 0xffff);
         // Without the flag the driver chooses the handle; of the system's memory, and of addresses.
         let system = alloc(1 << 25, 0, 0x5c00_0002);
         assert_eq!(system.get("status") as u32, OK);
+        assert_eq!(system.get("data.AllocSize.size"), 0x2000);
         assert_ne!(system.get("data.AllocSize.hMemory"), 0x5c00_0002);
         assert_eq!(alloc(0, VIRTUAL, 0).get("status") as u32, OK);
         assert_eq!(alloc(0, HANDLE, 0x5c00_0001).get("status") as u32, INSERT_DUPLICATE_NAME);

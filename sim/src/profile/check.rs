@@ -35,7 +35,7 @@ const TEXTS: [&str; 3] = ["identity.name", "identity.short_name", "identity.bios
 const LISTS: [&str; 2] = ["classes", "engines"];
 
 /// What the simulator knows of a GPU, by the names that expressions have for it.
-pub(crate) const SIMULATED: [&str; 21] = [
+pub(crate) const SIMULATED: [&str; 23] = [
     "gpu.index",
     "gpu.minor",
     "gpu.domain",
@@ -47,6 +47,8 @@ pub(crate) const SIMULATED: [&str; 21] = [
     "gpu.uuid",
     "sim.memory_used",
     "sim.memory_free",
+    "sim.window_free",
+    "sim.window_largest",
     "sim.instances",
     "sim.is_busy",
     "sim.memory_busy",

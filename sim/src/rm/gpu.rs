@@ -11,6 +11,7 @@ use super::control::Registers;
 use super::energy::Meter;
 use super::interface::Interface;
 use super::mig::Instances;
+use super::window::Window;
 use crate::Errno;
 use crate::machine::Writer;
 use crate::profile::{Datum, Entry, Profile, Scope, evaluate};
@@ -36,6 +37,8 @@ pub(super) struct Gpu {
     pub(super) is_removed: bool,
     /// Bytes of its memory that programs have.
     pub(super) used: Arc<AtomicU64>,
+    /// By which processes see it.
+    pub(super) window: Arc<Window>,
     pub(super) profile: Arc<Profile>,
     /// What programs changed, by name.
     pub(super) state: BTreeMap<String, Datum>,
@@ -104,6 +107,7 @@ impl Gpu {
             is_lost,
             is_removed: false,
             used,
+            window: Window::new(0),
             profile,
             state,
             reservation,
@@ -129,6 +133,7 @@ impl Gpu {
             registers: (number("bars.registers.base"), number("bars.registers.size")),
             window: (number("bars.window.base"), number("bars.window.size")),
         };
+        gpu.window = Window::new(gpu.facts.window.1);
         gpu
     }
 

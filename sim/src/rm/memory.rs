@@ -2,15 +2,19 @@
 //! (`src/nvidia/src/kernel/mem_mgr`, R/mapping_cpu.c, A/osapi.c, N/nv-mmap.c).
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::alloc::{NewObject, OS_DESCRIPTOR, SYSTEM_MEMORY, VIDEO_MEMORY};
 use super::control::Seen;
 use super::failed::{Failed, Result};
+use super::flags::{alloc, attr, bits, map, old};
 use super::frontend::Caller;
 use super::interface::Params;
-use super::server::{Client, Object, ObjectKind, Share};
+use super::pages::{self, Pages, PagesOf};
+use super::server::{Client, Object, ObjectKind, Share, Shown};
+use super::window::Free;
 use super::{Driver, NodeKind};
 use crate::backing::Backing;
 use crate::client::Pin;
@@ -27,21 +31,6 @@ const SYSTEM_BASE: u64 = 0x40_0000_0000;
 /// Behind so many bytes they begin again.
 const SPAN: u64 = 1 << 46;
 
-/// NVOS32_ATTR_LOCATION, and what it says of a GPU's own memory.
-pub(super) const LOCATION: (u32, u32) = (25, 3);
-pub(super) const IN_GPU: u32 = 0;
-/// NVOS32_ALLOC_FLAGS_VIRTUAL: no memory, but a range of addresses.
-pub(super) const VIRTUAL: u32 = 0x0008_0000;
-/// NVOS33_FLAGS_PERSISTENT and _SKIP_SIZE_CHECK; NVOS33_FLAGS_ACCESS has two bits, and three values.
-const PERSISTENT: u32 = 1 << 4;
-const SKIP_SIZE_CHECK: u32 = 1 << 8;
-const ACCESS: u32 = 3;
-/// NVOS02_FLAGS_LOCATION, which is zero for the system's memory, _ALLOC_NONE, and _MAPPING, of which
-/// zero asks for a mapping at once.
-const OLD_LOCATION: u32 = 0xf << 8;
-const OLD_ALLOC: (u32, u32) = (16, 3);
-const OLD_ALLOC_NONE: u32 = 1;
-const OLD_MAPPING: u32 = 3 << 30;
 /// What the driver's own allocations are owned by.
 const SHIM: u32 = 0x7368_696d;
 
@@ -53,6 +42,8 @@ pub(super) struct Buffer {
     pub(super) size: u64,
     /// Where the driver says that it is.
     address: u64,
+    /// Bytes of its pages.
+    pub(super) page: u64,
     /// Whose memory it is of.
     pub(super) gpu: usize,
     pub(super) of: Of,
@@ -145,13 +136,14 @@ impl Buffer {
         }
     }
 
+    /// Whether it is pages that a process had before, which nobody maps again.
+    fn is_of_process(&self) -> bool {
+        matches!(self.backing, Backing::Pages(_))
+    }
+
     pub(super) fn is_video(&self) -> bool {
         self.of == Of::Video
     }
-}
-
-pub(super) fn bits(value: u32, (shift, mask): (u32, u32)) -> u32 {
-    value >> shift & mask
 }
 
 fn pages(length: u64) -> u64 {
@@ -197,19 +189,30 @@ impl Driver {
             return Err(Status::INVALID_OWNER.into());
         }
         let is_video = class == VIDEO_MEMORY;
-        let location = bits(params.word("attr")?, LOCATION);
-        if (location == IN_GPU) != is_video || params.word("flags")? & VIRTUAL != 0 {
+        let location = bits(params.word("attr")?, attr::LOCATION);
+        let is_virtual = params.word("flags")? & alloc::VIRTUAL != 0;
+        if (location == attr::IN_GPU) != is_video || is_virtual {
             return Err(Status::INVALID_ARGUMENT.into());
         }
-        let size = params.get("size")?;
-        if size == 0 {
+        if params.get("size")? == 0 {
             return Err(Status::INVALID_ARGUMENT.into());
         }
-        if is_video && self.free_memory_of_instance(client, gpu).is_some_and(|free| size > free) {
+        let (of, pages) = if is_video {
+            (Of::Video, PagesOf::Video)
+        } else {
+            // `sysmemAllocResources`: what is for addresses alone.
+            if params.word("flags")? & alloc::FIXED_ADDRESS != 0 || params.get("hVASpace")? != 0 {
+                return Err(Status::INVALID_ARGUMENT.into());
+            }
+            (Of::System, PagesOf::System)
+        };
+        let pages = Pages::of(pages, params, self.has_largest_pages(gpu))?;
+        let free = self.free_memory_of_instance(client, gpu).filter(|_| is_video);
+        if free.is_some_and(|free| pages.size > free) {
             return Err(Status::NO_MEMORY.into());
         }
-        let of = if is_video { Of::Video } else { Of::System };
-        let buffer = self.buffer(size, gpu, of)?;
+        let buffer = self.buffer_of_pages(pages, gpu, of)?;
+        pages.tell(params)?;
         params.set("size", buffer.size)?;
         params.set("offset", buffer.address)?;
         params.set("limit", buffer.size - 1)?;
@@ -217,8 +220,13 @@ impl Driver {
         Ok(ObjectKind::Memory(Arc::new(buffer)))
     }
 
+    /// Memory of the driver's own, which it shows to programs.
     pub(super) fn buffer(&mut self, size: u64, gpu: usize, of: Of) -> Result<Buffer> {
-        let size = size.checked_next_multiple_of(PAGE).ok_or(Status::NO_MEMORY)?;
+        self.buffer_of_pages(Pages::small(size)?, gpu, of)
+    }
+
+    fn buffer_of_pages(&mut self, pages: Pages, gpu: usize, of: Of) -> Result<Buffer> {
+        let size = pages.size;
         let there = match of {
             Of::Video => {
                 let reserved = self.gpus.get(gpu).map_or(0, |gpu| gpu.facts().reserved);
@@ -233,18 +241,21 @@ impl Driver {
         if of == Of::Registers {
             clear(&memory);
         }
-        Ok(self.new_buffer(memory.into(), size, gpu, of))
+        Ok(self.new_buffer(memory.into(), pages, gpu, of))
     }
 
-    fn new_buffer(&mut self, backing: Backing, size: u64, gpu: usize, of: Of) -> Buffer {
+    fn new_buffer(&mut self, backing: Backing, pages: Pages, gpu: usize, of: Of) -> Buffer {
+        let Pages { page, size, alignment, .. } = pages;
         self.last_buffer += 1;
         let window = self.gpus.get(gpu).map_or(0, |gpu| gpu.facts().window.0);
         let base = if of == Of::System { SYSTEM_BASE } else { window };
-        let address = base + self.last_address;
-        self.last_address = self.last_address.wrapping_add(size) % SPAN;
+        let offset = self.last_address.checked_next_multiple_of(alignment).unwrap_or(0);
+        let address = base + offset;
+        self.last_address = offset.wrapping_add(size) % SPAN;
         let used = self.gpus.get(gpu).filter(|_| of == Of::Video).map(|gpu| gpu.used.clone());
-        let charge = used.map(|used| Charge::new(used, size));
-        Buffer { number: self.last_buffer, backing, size, address, gpu, of, _charge: charge }
+        // The card's memory goes by no smaller parts (`_vidmemPmaAllocate`).
+        let charge = used.map(|used| Charge::new(used, size.next_multiple_of(pages::BIG)));
+        Buffer { number: self.last_buffer, backing, size, address, page, gpu, of, _charge: charge }
     }
 
     /// Memory of a file of UVM's, at the place in it that a process maps it from.
@@ -257,7 +268,7 @@ impl Driver {
         let memory = self.files.get(id).and_then(|open| open.node.memory());
         let part = memory.and_then(|memory| memory.part(base, length));
         let part = part.ok_or(Status::INVALID_ADDRESS)?;
-        Ok(self.new_buffer(Backing::Part(part), length, 0, Of::System))
+        Ok(self.new_buffer(Backing::Part(part), Pages::small(length)?, 0, Of::System))
     }
 
     /// An object of NV01_MEMORY_SYSTEM_OS_DESCRIPTOR: pages that the caller has (`os_desc_mem.c`).
@@ -271,10 +282,10 @@ impl Driver {
         if size == 0 || address % PAGE != 0 {
             return Err(Status::INVALID_ARGUMENT.into());
         }
-        let size = size.checked_next_multiple_of(PAGE).ok_or(Status::NO_MEMORY)?;
-        let pages =
-            caller.client.pages(address, size, Pin::Permitted).ok_or(Status::INVALID_ADDRESS)?;
-        let buffer = self.new_buffer(Backing::Pages(pages), size, gpu, Of::System);
+        let layout = Pages::small(size)?;
+        let pages = caller.client.pages(address, layout.size, Pin::Permitted);
+        let pages = pages.ok_or(Status::INVALID_ADDRESS)?;
+        let buffer = self.new_buffer(Backing::Pages(pages), layout, gpu, Of::System);
         Ok(ObjectKind::Memory(Arc::new(buffer)))
     }
 
@@ -282,6 +293,12 @@ impl Driver {
     pub(super) fn free_memory(&self, gpu: usize) -> u64 {
         let all = self.gpus.get(gpu).map_or(0, |gpu| gpu.facts().memory);
         all - self.used_memory(gpu).min(all)
+    }
+
+    /// Bytes of a GPU's window that nobody has.
+    pub(super) fn free_window(&self, gpu: usize) -> Free {
+        let none = Free { all: 0, largest: 0 };
+        self.gpus.get(gpu).map_or(none, |gpu| gpu.window.free(&(0..gpu.window.size())))
     }
 
     /// Bytes of a GPU's memory that programs have.
@@ -329,18 +346,18 @@ impl Driver {
             });
         }
         let flags = args.word("params.flags")?;
-        if flags & OLD_LOCATION != 0 || bits(flags, OLD_ALLOC) == OLD_ALLOC_NONE {
+        if bits(flags, old::LOCATION) != 0 || bits(flags, old::ALLOC) == old::ALLOC_NONE {
             return Err(Status::INVALID_FLAGS.into());
         }
         let length = args.get("params.limit")?.wrapping_add(1);
         let mut params = Params::of(&self.interface, "NV_MEMORY_ALLOCATION_PARAMS", Vec::new());
         params.set("owner", SHIM)?;
         params.set("size", length)?;
-        params.set("attr", 1_u32 << LOCATION.0)?;
+        params.set("attr", attr::IN_SYSTEM << attr::LOCATION.0)?;
         let place = NewObject::of(args)?;
         args.set("params.pMemory", 0_u32)?;
         let own = self.alloc_object(caller, class, "", place, Some(&mut params))?;
-        if flags & OLD_MAPPING != 0 {
+        if bits(flags, old::MAPPING) != 0 {
             return Ok(());
         }
         let wish =
@@ -387,10 +404,11 @@ impl Driver {
         let flags = args.word("params.flags")?;
         let client = self.server.client(wish.client, caller.owner)?;
         client.object(wish.memory)?;
-        if flags & PERSISTENT != 0 || flags & ACCESS == ACCESS {
+        let has_access = bits(flags, map::ACCESS) != map::ACCESS.1;
+        if bits(flags, map::PERSISTENT) != 0 || !has_access {
             return Err(Status::INVALID_FLAGS.into());
         }
-        if flags & SKIP_SIZE_CHECK != 0 {
+        if bits(flags, map::SKIP_SIZE_CHECK) != 0 {
             return Err(Status::INSUFFICIENT_PERMISSIONS.into());
         }
         let address = self.map(caller, wish)?;
@@ -407,10 +425,13 @@ impl Driver {
         let client = self.server.client(wish.client, caller.owner)?;
         client.object(wish.memory)?;
         client.context(wish.client, wish.device, wish.memory)?;
-        let object = client.object_mut(wish.memory)?;
-        let ObjectKind::Memory(buffer) = &object.kind else {
+        let ObjectKind::Memory(buffer) = &client.object(wish.memory)?.kind else {
             return Err(Status::NOT_SUPPORTED.into());
         };
+        let buffer = buffer.clone();
+        if buffer.is_of_process() {
+            return Err(Status::NOT_SUPPORTED.into());
+        }
         if wish.offset >= buffer.size {
             return Err(Status::INVALID_BASE.into());
         }
@@ -418,9 +439,38 @@ impl Driver {
         if wish.length == 0 || end.is_none_or(|end| end > buffer.size) {
             return Err(Status::INVALID_LIMIT.into());
         }
-        let address = buffer.address + wish.offset;
-        object.mappings.push(address);
+        let shown = match buffer.of {
+            Of::Video => self.part_of_window(&buffer, wish)?,
+            Of::System | Of::Registers => {
+                Shown { address: buffer.address + wish.offset, _part: None }
+            }
+        };
+        let address = shown.address;
+        let client = self.server.client(wish.client, caller.owner)?;
+        client.object_mut(wish.memory)?.mappings.push(shown);
         Ok(address)
+    }
+
+    /// Addresses in the window of a GPU, by which a process sees its memory.
+    fn part_of_window(&self, buffer: &Buffer, wish: Wish) -> Result<Shown> {
+        let gpu = self.gpus.get(buffer.gpu).ok_or(Status::INVALID_STATE)?;
+        let within = self.window_of_client(wish.client, buffer.gpu);
+        let part = gpu.window.take(&within, (wish.offset, wish.length), buffer.page)?;
+        Ok(Shown { address: gpu.facts().window.0 + part.first, _part: Some(Arc::new(part)) })
+    }
+
+    /// Whether a card has pages of 512 MiB: since Ampere (`kgmmuIsPageSize512mbSupported`).
+    pub(super) fn has_largest_pages(&self, gpu: usize) -> bool {
+        const AMPERE: i128 = 0x170;
+        self.number_of(gpu, "identity.architecture").is_some_and(|it| it >= AMPERE)
+    }
+
+    /// The part of a GPU's window that a client has: that of its instance, or all.
+    pub(super) fn window_of_client(&self, client: u32, gpu: usize) -> Range<u64> {
+        let part = self.part_of_client(client, gpu);
+        let of_part = part.and_then(|part| self.window_of_instance(gpu, part.number));
+        let size = || self.gpus.get(gpu).map_or(0, |gpu| gpu.window.size());
+        of_part.unwrap_or_else(|| 0..size())
     }
 
     /// `nv_add_mapping_context_to_file`: the system's memory is shown by a control file, that of a GPU by
@@ -470,15 +520,15 @@ impl Driver {
         let client = self.server.client(args.word("hClient")?, caller.owner)?;
         let object = client.object_mut(args.word("hMemory")?)?;
         let (old, new) = (args.get("pOldCpuAddress")?, args.get("pNewCpuAddress")?);
-        let found = object.mappings.iter_mut().find(|mapping| **mapping == old);
-        *found.ok_or(Status::INVALID_ARGUMENT)? = new;
+        let found = object.mappings.iter_mut().find(|mapping| mapping.address == old);
+        found.ok_or(Status::INVALID_ARGUMENT)?.address = new;
         Ok(())
     }
 
     fn forget_mapping(&mut self, caller: Caller<'_>, wish: Wish, address: u64) -> Result {
         let client = self.server.client(wish.client, caller.owner)?;
         let object = client.object_mut(wish.memory)?;
-        let found = object.mappings.iter().position(|mapping| *mapping == address);
+        let found = object.mappings.iter().position(|mapping| mapping.address == address);
         object.mappings.remove(found.ok_or(Status::OBJECT_NOT_FOUND)?);
         Ok(())
     }

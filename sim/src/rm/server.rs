@@ -9,6 +9,7 @@ use super::events::Notifier;
 use super::handles::Handles;
 use super::memory::{Buffer, Of};
 use super::space::{Addresses, Space};
+use super::window::Part;
 use crate::Status;
 use crate::files::FileId;
 use crate::log::RunId;
@@ -60,12 +61,21 @@ pub(super) struct Object {
     /// The client's own handle for what is right below it.
     pub(super) parent: u32,
     pub(super) kind: ObjectKind,
-    /// Where the driver says that it is mapped.
-    pub(super) mappings: Vec<u64>,
+    /// Where it is mapped.
+    pub(super) mappings: Vec<Shown>,
     /// Who is notified of what happens to it.
     pub(super) notifier: Notifier,
     /// Who else may copy it.
     pub(super) shares: Vec<Share>,
+}
+
+/// Memory that a process sees.
+#[derive(Debug, Clone)]
+pub(super) struct Shown {
+    /// Where the driver says that it is.
+    pub(super) address: u64,
+    /// What it takes of its GPU's window.
+    pub(super) _part: Option<Arc<Part>>,
 }
 
 /// Whom an object is shared with (`RS_SHARE_POLICY`).

@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use super::Driver;
 use super::alloc::{NewObject, SYSTEM_MEMORY, VIDEO_MEMORY, VIRTUAL_MEMORY};
 use super::failed::{Failed, Result};
+use super::flags::{alloc, attr, bits, dma};
 use super::frontend::Caller;
 use super::interface::Params;
-use super::memory::{Buffer, IN_GPU, LOCATION, Of, PAGE, VIRTUAL, bits};
+use super::memory::{Buffer, Of};
+use super::pages::{self, Pages, PagesOf};
 use super::residence::{Access, Residence, Touch};
 use super::server::{Client, ObjectKind};
 use crate::Status;
@@ -18,21 +20,7 @@ use crate::gpu::{self as engine, Bytes, Found, KernelSpace, Mappings, shorter};
 /// Addresses have 49 bits, and the first pages are nobody's.
 const FIRST: u64 = 0x1_0000;
 const END: u64 = 1 << 49;
-/// What ranges begin at where a program does not say more.
-const ALIGNMENT: u64 = 0x1_0000;
 
-/// NVOS32_ALLOC_FLAGS_ALIGNMENT_FORCE, _FIXED_ADDRESS_ALLOCATE, _USE_BEGIN_END, _MEMORY_HANDLE_PROVIDED.
-const ALIGNMENT_FORCE: u32 = 0x0000_0040;
-const FIXED_ADDRESS: u32 = 0x0000_8000;
-const USE_BEGIN_END: u32 = 0x0200_0000;
-const HANDLE_PROVIDED: u32 = 0x0000_4000;
-/// NVOS46_FLAGS_DMA_OFFSET_FIXED and _ACCESS, of which one value forbids writes.
-const DMA_OFFSET_FIXED: u32 = 1 << 15;
-const DMA_ACCESS: (u32, u32) = (0, 3);
-const DMA_READ_ONLY: u32 = 1;
-/// NVOS46_FLAGS_P2P_ENABLE, of which one value means a peer that is no part of the same device: _NOSLI.
-const P2P: (u32, u32) = (20, 3);
-const P2P_PEER: u32 = 2;
 /// NVOS32_FUNCTION_ALLOC_SIZE.
 const ALLOC_SIZE: u32 = 2;
 
@@ -53,6 +41,8 @@ struct Mapped {
     buffer: Held,
     offset: u64,
     is_writable: bool,
+    /// The address that a program knows it by: that of its first byte, where it begins within a page.
+    known: u64,
 }
 
 /// Memory that a mapping keeps, as UVM's do, or that is gone when nobody else has it, or has the addresses that it was
@@ -104,6 +94,47 @@ pub(super) struct Addresses {
     end: u64,
 }
 
+/// What of memory is mapped: whole pages.
+struct Mapping {
+    /// Bytes of one, and what the first begins at a multiple of.
+    page: u64,
+    alignment: u64,
+    /// In the first one, those before the byte that was asked for.
+    before: u64,
+    /// All.
+    bytes: u64,
+}
+
+impl Mapping {
+    fn of(buffer: &Buffer, (offset, length): (u64, u64), flags: u32) -> Result<Self> {
+        let (page, alignment) = pages::mapped(buffer.page, flags)?;
+        let before = offset % page;
+        let bytes = before.checked_add(length).and_then(|all| all.checked_next_multiple_of(page));
+        Ok(Self { page, alignment, before, bytes: bytes.ok_or(Status::INVALID_BASE)? })
+    }
+}
+
+impl Addresses {
+    /// Where they go in addresses that a program has for itself: as it says, in place of what was there.
+    fn own_place(&self, at: u64, pages: &Mapping) -> Result<u64> {
+        let base = at / pages.page * pages.page;
+        let is_there = (self.base..self.end).contains(&at) && base >= self.base;
+        let is_exact = at == base || at - base == pages.before;
+        let fits = base.checked_add(pages.bytes).is_some_and(|end| end <= self.end);
+        (is_there && is_exact && fits).then_some(base).ok_or(Status::INVALID_OFFSET.into())
+    }
+
+    /// Where there is room.
+    fn any_place(&self, pages: &Mapping) -> Result<u64> {
+        if pages.bytes > self.end - self.base {
+            return Err(Status::INVALID_ARGUMENT.into());
+        }
+        let place = free_place(self.space.taken(), self.base, pages.bytes, pages.alignment);
+        let fits = |base: &u64| base.checked_add(pages.bytes).is_some_and(|end| end <= self.end);
+        place.filter(fits).ok_or(Status::NO_MEMORY.into())
+    }
+}
+
 impl PartialEq for Space {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
@@ -141,9 +172,13 @@ impl Space {
 
     /// Maps memory, in place of all that was there before.
     pub(super) fn map(&self, base: u64, length: u64, buffer: Held, offset: u64, is_writable: bool) {
-        self.unmap(base, length);
         let end = base.saturating_add(length);
-        self.mapped().insert(base, Mapped { end, buffer, offset, is_writable });
+        self.map_known(base, Mapped { end, buffer, offset, is_writable, known: base });
+    }
+
+    fn map_known(&self, base: u64, mapped: Mapped) {
+        self.unmap(base, mapped.end - base);
+        self.mapped().insert(base, mapped);
     }
 
     /// Unmaps what is mapped at some addresses: of what is larger the rest stays.
@@ -179,6 +214,16 @@ impl Space {
         }
     }
 
+    /// Where pages go that are mapped at an address: at the beginning of a page.
+    fn fixed_place(&self, at: u64, pages: &Mapping) -> Result<u64> {
+        let base = at / pages.page * pages.page;
+        if !self.has(base, pages.bytes) {
+            return Err(Status::INVALID_ARGUMENT.into());
+        }
+        let is_free = base % pages.alignment == 0 && self.is_free(base, base + pages.bytes);
+        is_free.then_some(base).ok_or(Status::NO_MEMORY.into())
+    }
+
     /// Whether nothing is mapped at some addresses. What nobody has any more is nothing.
     fn is_free(&self, base: u64, end: u64) -> bool {
         let mapped = self.mapped();
@@ -193,11 +238,11 @@ impl Space {
         live.map(|(base, of)| (*base, of.end)).collect()
     }
 
-    /// The bytes of the mapping that begins at an address, where it was made by some addresses.
-    fn mapped_by(&self, addresses: &Arc<Addresses>, base: u64) -> Option<u64> {
+    /// The mapping that is known by an address, from where to where, if it was made by some addresses.
+    fn mapped_by(&self, addresses: &Arc<Addresses>, known: u64) -> Option<(u64, u64)> {
         let mapped = self.mapped();
-        let of = mapped.get(&base).filter(|of| of.buffer.is_by(addresses))?;
-        Some(of.end - base)
+        let (base, of) = around(&mapped, known)?;
+        (of.known == known && of.buffer.is_by(addresses)).then_some((*base, of.end))
     }
 
     /// Why an access is refused, as NV_PFAULT_FAULT_TYPE. Tables of pages are there where memory is mapped, for two
@@ -417,23 +462,23 @@ impl Driver {
         device: u32,
         params: &mut Params,
     ) -> Result<ObjectKind> {
-        let (flags, size) = (params.word("flags")?, params.get("size")?);
-        if flags & VIRTUAL == 0 || size == 0 {
+        let flags = params.word("flags")?;
+        if flags & alloc::VIRTUAL == 0 || params.get("size")? == 0 {
             return Err(Status::INVALID_ARGUMENT.into());
         }
+        let wanted = params.word("hVASpace")?;
+        let space = self.server.find_mut(client)?.space(device, wanted)?;
+        let largest = self.has_largest_pages(space.gpu);
+        let pages = Pages::of(PagesOf::Addresses, params, largest)?;
+        let Pages { size, alignment, .. } = pages;
         let client = self.server.find_mut(client)?;
-        let space = client.space(device, params.word("hVASpace")?)?;
         let (mut first, mut end) = (space.base, space.end);
-        let is_fixed = flags & FIXED_ADDRESS != 0;
-        let alignment = match flags & ALIGNMENT_FORCE {
-            _ if is_fixed => 1,
-            0 => ALIGNMENT,
-            _ => params.get("alignment")?.max(1),
-        };
+        let is_fixed = flags & alloc::FIXED_ADDRESS != 0;
+        let no_room = Status::INSUFFICIENT_RESOURCES;
         if is_fixed {
             first = params.get("offset")?;
-            end = first.checked_add(size).filter(|it| *it <= end).ok_or(Status::NO_MEMORY)?;
-        } else if flags & USE_BEGIN_END != 0 {
+            end = first.checked_add(size).filter(|it| *it <= end).ok_or(no_room)?;
+        } else if flags & alloc::USE_BEGIN_END != 0 {
             first = first.max(params.get("rangeLo")?);
             end = end.min(params.get("rangeHi")?.saturating_add(1));
         }
@@ -443,8 +488,11 @@ impl Driver {
         });
         let base = free_place(taken.collect(), first, size, alignment);
         let base = base.filter(|base| base.checked_add(size).is_some_and(|it| it <= end));
-        let base = base.filter(|base| !is_fixed || *base == first).ok_or(Status::NO_MEMORY)?;
+        let base = base.filter(|base| !is_fixed || *base == first).ok_or(no_room)?;
+        pages.tell(params)?;
         params.set("offset", base)?;
+        params.set("size", size)?;
+        params.set("alignment", alignment)?;
         params.set("limit", size - 1)?;
         Ok(ObjectKind::Range(Arc::new(Addresses { space, base, end: base + size })))
     }
@@ -452,14 +500,16 @@ impl Driver {
     /// NV_ESC_RM_MAP_MEMORY_DMA: `virtmemMapTo_IMPL`, `dmaAllocMapping_GM107`.
     pub(super) fn map_memory_dma(&mut self, caller: Caller<'_>, args: &mut Params) -> Result {
         let client = self.server.client(args.word("hClient")?, caller.owner)?;
-        let addresses = client.addresses(args.word("hDma")?)?.clone();
+        let dma = args.word("hDma")?;
+        let is_own = matches!(client.object(dma)?.kind, ObjectKind::Range(_));
+        let addresses = client.addresses(dma)?.clone();
         let buffer = client.memory(args.word("hMemory")?)?.clone();
         let (offset, length) = (args.get("offset")?, args.get("length")?);
         let flags = args.word("flags")?;
         if length == 0 || offset.checked_add(length).is_none_or(|end| end > buffer.size) {
             return Err(Status::INVALID_BASE.into());
         }
-        if bits(flags, P2P) == P2P_PEER {
+        if bits(flags, dma::P2P) == dma::P2P_NOSLI {
             if buffer.of != Of::Video {
                 return Err(Status::INVALID_ARGUMENT.into());
             }
@@ -467,26 +517,22 @@ impl Driver {
                 return Err(Status::INVALID_STATE.into());
             }
         }
-        let (space, pages) = (&addresses.space, length.next_multiple_of(PAGE));
-        let base = if flags & DMA_OFFSET_FIXED != 0 {
-            let base = args.get("dmaOffset")?;
-            let end = base.checked_add(pages).ok_or(Status::INVALID_OFFSET)?;
-            if base % PAGE != 0 || base < addresses.base || end > addresses.end {
-                return Err(Status::INVALID_OFFSET.into());
-            }
-            if !space.is_free(base, end) {
-                return Err(Status::NO_MEMORY.into());
-            }
-            base
-        } else {
-            let place = free_place(space.taken(), addresses.base, pages, PAGE);
-            let fits = |base: &u64| base.checked_add(pages).is_some_and(|it| it <= addresses.end);
-            place.filter(fits).ok_or(Status::NO_MEMORY)?
+        let pages = Mapping::of(&buffer, (offset, length), flags)?;
+        let wanted = args.get("dmaOffset")?;
+        let is_fixed = bits(flags, dma::OFFSET_FIXED) != 0;
+        let base = match (is_own, is_fixed) {
+            (true, true) => addresses.own_place(wanted, &pages)?,
+            (true, false) => addresses.own_place(addresses.base.wrapping_add(wanted), &pages)?,
+            (false, true) => addresses.space.fixed_place(wanted, &pages)?,
+            (false, false) => addresses.any_place(&pages)?,
         };
-        let is_writable = bits(flags, DMA_ACCESS) != DMA_READ_ONLY;
-        let held = Held::Seen(Arc::downgrade(&buffer), Arc::downgrade(&addresses));
-        space.map(base, pages, held, offset, is_writable);
-        Ok(args.set("dmaOffset", base)?)
+        let is_writable = bits(flags, dma::ACCESS) != dma::READ_ONLY;
+        let buffer = Held::Seen(Arc::downgrade(&buffer), Arc::downgrade(&addresses));
+        let (end, known) = (base + pages.bytes, base + pages.before);
+        let offset = offset - pages.before;
+        let mapped = Mapped { end, buffer, offset, is_writable, known };
+        addresses.space.map_known(base, mapped);
+        Ok(args.set("dmaOffset", known)?)
     }
 
     /// NV_ESC_RM_UNMAP_MEMORY_DMA: `serverInterUnmapInternal`. Without a size, which newer drivers have, it is the whole
@@ -494,13 +540,12 @@ impl Driver {
     pub(super) fn unmap_memory_dma(&mut self, caller: Caller<'_>, args: &Params) -> Result {
         let client = self.server.client(args.word("hClient")?, caller.owner)?;
         let addresses = client.addresses(args.word("hDma")?)?;
-        let (space, base) = (&addresses.space, args.get("dmaOffset")?);
-        let length = match if args.has("size") { args.get("size")? } else { 0 } {
-            0 => space.mapped_by(addresses, base).ok_or(Status::OBJECT_NOT_FOUND)?,
-            size if base.checked_add(size).is_none() => return Err(Status::INVALID_ARGUMENT.into()),
-            size => size,
+        let (space, known) = (&addresses.space, args.get("dmaOffset")?);
+        let (base, end) = match if args.has("size") { args.get("size")? } else { 0 } {
+            0 => space.mapped_by(addresses, known).ok_or(Status::OBJECT_NOT_FOUND)?,
+            size => (known, known.checked_add(size).ok_or(Status::INVALID_ARGUMENT)?),
         };
-        space.unmap_those(base, length, |held| held.is_by(addresses));
+        space.unmap_those(base, end - base, |held| held.is_by(addresses));
         Ok(())
     }
 
@@ -518,16 +563,16 @@ impl Driver {
             params.set(name, args.get(&format!("data.AllocSize.{name}"))?)?;
         }
         params.set("hVASpace", args.word("hVASpace")?)?;
-        if flags & USE_BEGIN_END != 0 {
+        if flags & alloc::USE_BEGIN_END != 0 {
             params.set("rangeLo", args.get("data.AllocSize.rangeBegin")?)?;
             params.set("rangeHi", args.get("data.AllocSize.rangeEnd")?)?;
         }
-        let class = match bits(args.word("data.AllocSize.attr")?, LOCATION) {
-            _ if flags & VIRTUAL != 0 => VIRTUAL_MEMORY,
-            IN_GPU => VIDEO_MEMORY,
+        let class = match bits(args.word("data.AllocSize.attr")?, attr::LOCATION) {
+            _ if flags & alloc::VIRTUAL != 0 => VIRTUAL_MEMORY,
+            attr::IN_GPU => VIDEO_MEMORY,
             _ => SYSTEM_MEMORY,
         };
-        let wanted = match flags & HANDLE_PROVIDED {
+        let wanted = match flags & alloc::HANDLE_PROVIDED {
             0 => 0,
             _ => args.word("data.AllocSize.hMemory")?,
         };

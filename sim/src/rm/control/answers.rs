@@ -86,6 +86,8 @@ impl Driver {
             "gpu.count" => self.gpus.len() as i128,
             "sim.memory_used" => i128::from(self.used_memory(gpu)),
             "sim.memory_free" => i128::from(self.free_memory(gpu)),
+            "sim.window_free" => i128::from(self.free_window(gpu).all),
+            "sim.window_largest" => i128::from(self.free_window(gpu).largest),
             "sim.instances" => self.gpus.get(gpu).map_or(0, |gpu| gpu.instances.0.len()) as i128,
             "sim.is_busy" => (shares() != Shares::default()).into(),
             "sim.memory_busy" => shares().memory.into(),

@@ -1,6 +1,8 @@
 //! Commands about instances of a GPU (`src/nvidia/src/kernel/gpu/mig_mgr`: `kernel_mig_manager.c`,
 //! `gpu_instance_subscription.c`, `compute_instance_subscription.c`).
 
+use std::ops::Range;
+
 use super::graphics::SMS_PER_TPC;
 use super::{Handler, Target};
 use crate::Status;
@@ -216,6 +218,15 @@ impl Driver {
         Some((0..gpcs).map(of_gpc).collect())
     }
 
+    /// The part of a GPU's window that an instance has.
+    pub(in crate::rm) fn window_of_instance(&self, gpu: usize, number: u32) -> Option<Range<u64>> {
+        let own = self.gpus.get(gpu)?;
+        let span = own.instances.0.get(&number)?.span;
+        let eighth = own.window.size() / 8;
+        let at = |part: u32| eighth * u64::from(part);
+        Some(at(span.start)..at(span.start + span.size))
+    }
+
     /// What an instance has, by the names that a profile has for the whole GPU's: its part of the memory, of the window
     /// to it, and of the engine that computes.
     pub(in crate::rm) fn value_of_instance(
@@ -250,7 +261,12 @@ impl Driver {
             "memory.size" => instance.kind.memory.into(),
             "memory.reserved" => 0,
             "bars.window.size" => {
-                i128::from(own.facts().window.1) * i128::from(instance.span.size) / 8
+                let window = self.window_of_instance(gpu, number)?;
+                i128::from(window.end - window.start)
+            }
+            "sim.window_free" => own.window.free(&self.window_of_instance(gpu, number)?).all.into(),
+            "sim.window_largest" => {
+                own.window.free(&self.window_of_instance(gpu, number)?).largest.into()
             }
             "sim.memory_used" => used().into(),
             "sim.memory_free" => instance.kind.memory.saturating_sub(used()).into(),
