@@ -240,6 +240,10 @@ pub(crate) fn wait_until(mut is_so: impl FnMut() -> bool) {
 
 /// Whether a process is there; one that waits to be reaped is not.
 pub(crate) fn is_running(process: u64) -> bool {
-    let stat = std::fs::read_to_string(Path::new("/proc").join(process.to_string()).join("stat"));
-    stat.is_ok_and(|stat| !stat.contains(") Z "))
+    // The first thread of a process that was killed can be gone before the others, which still have its files.
+    let tasks = std::fs::read_dir(Path::new("/proc").join(process.to_string()).join("task"));
+    tasks.into_iter().flatten().flatten().any(|task| {
+        let stat = std::fs::read_to_string(task.path().join("stat"));
+        stat.is_ok_and(|stat| !stat.contains(") Z "))
+    })
 }
