@@ -19,10 +19,11 @@ pub(crate) const COPY: u32 = 0xb5;
 const COMPUTE: u32 = 0xc0;
 const USERMODE: u32 = 0x61;
 
-/// NVOS46_FLAGS_DMA_OFFSET_FIXED, _ACCESS_READ_ONLY, _PAGE_SIZE_4KB, _HUGE.
+/// NVOS46_FLAGS_DMA_OFFSET_FIXED, _ACCESS_READ_ONLY, _PAGE_SIZE_4KB, _BOTH, _HUGE.
 pub(crate) const FIXED: u64 = 1 << 15;
 pub(crate) const READ_ONLY: u64 = 1;
 const PAGE_4K: u64 = 1 << 8;
+const PAGE_BOTH: u64 = 3 << 8;
 const PAGE_2M: u64 = 4 << 8;
 
 /// Where the GPU sees the memory of a [`Rig`], and what is where in that.
@@ -594,6 +595,8 @@ rules! {
         assert_eq!(at([0, 0x1000, FIXED | PAGE_4K, 0x104_3000]), Ok(0x104_3000), "a smaller page");
         assert_eq!(at([0, 0x1000, FIXED | PAGE_2M, 0x105_3000]), Ok(0x105_0000), "none that is larger");
         assert_eq!(at([0, 0x1000, FIXED | 7 << 8, 0x106_0000]), Err(INVALID_ARGUMENT), "no such page");
+        assert_eq!(at([0, 0x1000, FIXED | PAGE_4K, 0x107_0000]), Ok(0x107_0000));
+        assert_eq!(at([0, 0x1000, FIXED | PAGE_BOTH, 0x107_0000]), Err(NO_MEMORY), "a whole large one");
         assert_eq!(at([0, 0x2000, FIXED, 1 << 50]), Err(INVALID_ARGUMENT), "no such address");
         assert_eq!(at([0xf000, 0x2000, 0, 0]), Err(INVALID_BASE), "more than there is");
         assert_eq!(at([0, 0, 0, 0]), Err(INVALID_BASE));
@@ -637,6 +640,16 @@ rules! {
         }
         assert_eq!(rig.client.free(other), OK);
         assert_eq!(map(&rig, foreign, at + 0x5000), Ok(at + 0x5000));
+        if is_since(&[550]) {
+            // Of large pages whole ones go, whatever is asked for.
+            let pair = [rig.window, rig.memory];
+            let large = |at, length| map_dma(&rig.client, rig.device, pair, [0x1234, length, FIXED, at]);
+            assert_eq!(large(0x300_0000, 4), Ok(0x300_1234));
+            let mut args = dma("NVOS47_PARAMETERS", &rig.client, rig.device, pair, 0x300_1234);
+            args.set("size", 4);
+            assert_eq!((escape(rig.client.fd, 0x58, &mut args), args.get("status") as u32), (Ok(()), OK));
+            assert_eq!(large(0x300_0000, 4), Ok(0x300_1234));
+        }
         rig.copy(at, BASE + TO, 16);
         assert!(rig.is_done(), "this one was made by the other");
         rig.copy(at + 0x4000, BASE + TO, 16);

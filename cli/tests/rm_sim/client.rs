@@ -28,6 +28,7 @@ pub(crate) mod status {
     pub(crate) const IN_USE: u32 = 0x17;
     pub(crate) const INSERT_DUPLICATE_NAME: u32 = 0x19;
     pub(crate) const INSUFFICIENT_RESOURCES: u32 = 0x1a;
+    pub(crate) const RESOURCE_LOST: u32 = 0x6e;
     pub(crate) const INSUFFICIENT_PERMISSIONS: u32 = 0x1b;
     pub(crate) const INVALID_ADDRESS: u32 = 0x1e;
     pub(crate) const INVALID_ARGUMENT: u32 = 0x1f;

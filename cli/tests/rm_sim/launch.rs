@@ -255,8 +255,9 @@ fn told(rig: &Rig, debugger: u32) -> Told {
     let is_of_mmu = states.get("mmuFault.valid") == 1;
     let word = states.get("mmuFault.faultInfo");
     let refused: Vec<_> = (0..faults.get("count")).map(fault).collect();
-    let valid = refused.iter().map(|(_, kind, access)| 1 << 31 | access << 16 | kind);
-    assert_eq!(is_of_mmu.then_some(word), valid.last().filter(|_| is_of_mmu));
+    let valid: Vec<u64> =
+        refused.iter().map(|(_, kind, access)| 1 << 31 | access << 16 | kind).collect();
+    assert_eq!(is_of_mmu.then_some(word), valid.last().copied().filter(|_| is_of_mmu));
     Told { warp: states.get("smErrorStateArray[0].hwwWarpEsr"), is_of_mmu, refused }
 }
 
@@ -290,7 +291,8 @@ fn debuggers_are_told() {
         assert_eq!(rig.error(), MMU_FAULT);
         let seen = told(&rig, debugger);
         assert!(seen.is_of_mmu && seen.warp == 0);
-        assert_eq!(seen.refused, [(data, kind, access)]);
+        // Of the address the page alone.
+        assert_eq!(seen.refused, [(data & !0xfff, kind, access)]);
         let mut params = Struct::new("NV83DE_CTRL_DEBUG_CLEAR_ALL_SM_ERROR_STATES_PARAMS")
             .with("hTargetChannel", rig.channel.into());
         let name = "NV83DE_CTRL_CMD_DEBUG_CLEAR_ALL_SM_ERROR_STATES";
@@ -336,11 +338,24 @@ fn debuggers_are_of_kernels() {
     let compute = rig.client.alloc(rig.channel, rig.compute_class(), None).unwrap();
     let obsolete = debugger_params(compute).with("hDebuggerClient_Obsolete", 1);
     assert_eq!(alloc(obsolete), Err(INVALID_ARGUMENT));
+    debuggers_go_with_their_object(&rig, compute);
     // Of another client of the same program.
+    let compute = rig.client.alloc(rig.channel, rig.compute_class(), None).unwrap();
     let other = Client::with_device();
     let mut params = debugger_params(compute).with("hAppClient", rig.client.handle.into());
     let debugger = other.0.alloc(other.1, DEBUGGER, Some(&mut params));
     assert!(debugger.is_ok(), "{debugger:?}");
+}
+
+fn debuggers_go_with_their_object(rig: &Rig, compute: u32) {
+    let debugger =
+        rig.client.alloc(rig.device, DEBUGGER, Some(&mut debugger_params(compute))).unwrap();
+    let mut faults = Struct::new("NV83DE_CTRL_DEBUG_READ_MMU_FAULT_INFO_PARAMS");
+    let mut ask =
+        || rig.client.control(debugger, "NV83DE_CTRL_CMD_DEBUG_READ_MMU_FAULT_INFO", &mut faults);
+    assert_eq!(ask(), OK);
+    assert_eq!(rig.client.free(compute), OK);
+    assert_eq!(ask(), RESOURCE_LOST);
 }
 
 #[test]

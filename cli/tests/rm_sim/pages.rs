@@ -83,8 +83,10 @@ rules! {
         let (attr, attr2) = (made.get("attr"), made.get("attr2"));
         assert_eq!(made.get("size"), 2 * MIB + 4 * KIB);
         assert_eq!((bits(attr, PAGE_SIZE), bits(attr, PHYSICALITY), bits(attr2, CACHEABLE)), (1, 1, 2));
-        for wish in [(2, 0), (3, 0), (3, 2)] {
-            assert_eq!(alloc(of, SYSTEM_MEMORY, 1, wish).err(), Some(INVALID_STATE), "{wish:?}");
+        for (wish, bytes) in [((2, 0), 64 * KIB), ((3, 0), 2 * MIB), ((3, 2), 512 * MIB)] {
+            let made = alloc(of, SYSTEM_MEMORY, 1, wish).map(|made| made.get("size"));
+            let expected = if is_since(&[575, 51, 2]) { Ok(bytes) } else { Err(INVALID_STATE) };
+            assert_eq!(made, expected, "{wish:?}");
         }
     }
 
@@ -105,6 +107,12 @@ rules! {
             assert_eq!(alloc(0, 48 * KIB, 1).unwrap() % (64 * KIB), 0);
         }
         assert_eq!(alloc(FORCE, 48 * KIB, 1), Err(INVALID_ARGUMENT));
+        // What no part of a card's memory begins at.
+        assert_eq!(alloc(FORCE, 192 * KIB, 1), Err(INVALID_ARGUMENT));
+        assert_eq!(alloc(FORCE, 1 << 63, 1), Err(NO_MEMORY));
+        for _ in 0..3 {
+            assert_eq!(alloc(FORCE, 0_u64.wrapping_sub(64 * KIB), 1), Err(INVALID_ARGUMENT));
+        }
     }
 
     what_is_for_addresses_is_no_wish_of_memory {
@@ -120,11 +128,17 @@ rules! {
     mappings_share_a_window {
         let (client, device, subdevice) = Client::with_device();
         let [all, free, largest] = window(&client, subdevice);
-        assert_eq!((free, largest), (all, all));
+        if all <= 256 * MIB {
+            assert_eq!((free, largest), (all, all));
+        }
         let memory = memory_of(&client, device, all - MIB);
         // A page, of which one byte is wanted.
         let (status, first) = map(&client, (device, memory, 4099, 1, 0), gpu_file());
         assert_eq!((status, first % (64 * KIB)), (OK, 4099));
+        if is_since(&[580]) && all > 24 << 30 {
+            // All of the memory is in it for good.
+            return assert_eq!(window(&client, subdevice), [all, free, largest]);
+        }
         let page = all - window(&client, subdevice)[1];
         assert!([64 * KIB, 2 * MIB].contains(&page), "{page}");
         // What lacks a page less is too much.
@@ -164,6 +178,23 @@ fn a_window_is_the_machines() {
         assert_eq!(window(&client, subdevice)[1], all - 16 * MIB);
     }));
     assert_eq!(window(&client, subdevice), [all, all, all]);
+}
+
+/// Since 580 a card's memory is in a window that is large enough, and mappings take nothing of it.
+fn a_window_has_all_memory() {
+    let (client, device, subdevice) = Client::with_device();
+    let [all, free, largest] = window(&client, subdevice);
+    assert_eq!((all, free, largest), (128 << 30, 48 << 30, 48 << 30));
+    let memory = memory_of(&client, device, 16 * MIB);
+    assert_eq!(map(&client, (device, memory, 0, 16 * MIB, 0), gpu_file()).0, OK);
+    assert_eq!(window(&client, subdevice), [all, free, largest]);
+}
+
+#[test]
+fn a_large_window_is_static() {
+    let name = "rm_sim::pages::a_large_window_is_static";
+    let report = simulate(name, "580.65.06", &["--gpu", "a100"], a_window_has_all_memory);
+    assert_eq!(diagnostics(&report), []);
 }
 
 #[test]

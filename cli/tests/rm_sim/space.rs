@@ -1,6 +1,6 @@
 //! Addresses of a GPU: spaces, ranges in them, and the older way to allocate.
 
-use crate::channel::{map_dma, unmap_dma};
+use crate::channel::{WINDOW, map_dma, unmap_dma};
 use crate::client::status::*;
 use crate::client::*;
 use crate::rules;
@@ -52,6 +52,7 @@ rules! {
         assert!(made.is_ok());
         assert_eq!((params.get("vaBase"), params.get("vaSize")), (0x500_0000, 0x1000_0000));
         assert_eq!(space(&client, device, u64::MAX, 2).0, Err(INVALID_ARGUMENT));
+        assert_eq!(space(&client, device, 0, u64::MAX - 0x1_0000).0, Err(INVALID_ARGUMENT));
         assert_eq!(space(&client, subdevice, 0, 0).0, Err(INVALID_OBJECT_PARENT));
     }
 
@@ -67,6 +68,7 @@ rules! {
         assert_eq!(range(&client, device, own, 0x1000, Some(0x1f_f000)), no_room, "no page begins there");
         // What is behind the space, and what is larger than it.
         assert_eq!(range(&client, device, own, 0x1000, Some(0x50_0000)), no_room);
+        assert_eq!(range(&client, device, own, 0x1000, Some(0xf_0000)), no_room, "before it");
         assert_eq!(range(&client, device, own, 0x41_0000, None), no_room);
         let (_, below) = range(&client, device, own, 0x10_0000, None).unwrap();
         let (_, above) = range(&client, device, own, 0x10_0000, None).unwrap();
@@ -90,17 +92,27 @@ rules! {
         assert_eq!(map([0, 0x1_0000, DMA_FIXED, base + 0x1_0000]), Ok(base + 0x1_0000));
         // Without the flag it is how far from the beginning.
         assert_eq!(map([0, 0x1_0000, 0, 0x3_0000]), Ok(base + 0x3_0000));
-        // In place of what was there, and where a byte within a page is said to be.
-        assert_eq!(map([0x1_0000, 0x1_0000, DMA_FIXED, base + 0x1_0000]), Ok(base + 0x1_0000));
+        assert_eq!(map([0x1_0000, 0x1_0000, DMA_FIXED, base + 0x1_0000]), Err(INVALID_ARGUMENT), "taken");
+        // Where a byte within a page is said to be.
         assert_eq!(map([0x1234, 4, DMA_FIXED, base + 0x5_1234]), Ok(base + 0x5_1234));
         assert_eq!(map([0x1234, 4, DMA_FIXED, base + 0x6_0000]), Ok(base + 0x6_1234));
         assert_eq!(map([0x1234, 4, DMA_FIXED, base + 0x7_1000]), Err(INVALID_OFFSET));
         for at in [base - 0x1_0000, base + 0x10_0000] {
             assert_eq!(map([0, 0x1_0000, DMA_FIXED, at]), Err(INVALID_OFFSET), "{at:#x}");
         }
-        assert_eq!(map([0, 0x2_0000, DMA_FIXED, base + 0xf_0000]), Err(INVALID_OFFSET), "beyond its end");
+        assert_eq!(map([0, 0x2_0000, DMA_FIXED, base + 0xf_0000]), Err(INVALID_ARGUMENT), "beyond its end");
         assert_eq!(unmap_dma(&client, device, pair, base + 0x5_0000), OBJECT_NOT_FOUND);
         assert_eq!(unmap_dma(&client, device, pair, base + 0x5_1234), OK);
+        // Nobody else maps there, wherever it is asked to.
+        let mut params = Struct::new("NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS").with("hVASpace", own.into());
+        let window = client.alloc(device, WINDOW, Some(&mut params)).unwrap();
+        let pair = [window, pair[1]];
+        let there = map_dma(&client, device, pair, [0, 0x1_0000, 0, 0]).unwrap();
+        assert!(!(base..base + 0x10_0000).contains(&there), "{there:#x}");
+        let fixed = |at| map_dma(&client, device, pair, [0, 0x1_0000, DMA_FIXED, at]);
+        assert_eq!(fixed(base + 0x8_0000), Err(NO_MEMORY));
+        assert_eq!(client.free(range), OK);
+        assert_eq!(fixed(base + 0x8_0000), Ok(base + 0x8_0000));
     }
 
     the_older_way_allocates_all_three {

@@ -179,7 +179,7 @@ impl Driver {
                     COMPUTE_INSTANCE => self.choose_compute(caller, &above, params)?,
                     PEERS => self.peers(handle, params)?,
                     DEBUGGER => self.debugger(handle, &above, params)?,
-                    SPACE => Self::address_space(&above, params)?,
+                    SPACE => self.address_space(&above, params)?,
                     WINDOW => self.window(handle, parent, params)?,
                     VIRTUAL_MEMORY => self.address_range(handle, parent, params)?,
                     GROUP => self.group(handle, parent, &above, params)?,

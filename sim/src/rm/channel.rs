@@ -103,7 +103,8 @@ impl Refused {
             MemoryAccess::Write => 1,
             MemoryAccess::Atomic => 2,
         };
-        Self { address, kind: space.refusal(address), access }
+        // The MMU tells pages.
+        Self { address: address & !0xfff, kind: space.refusal(address), access }
     }
 
     /// The same as a register of older MMUs had it (NV_PFB_PRI_MMU_FAULT_INFO): the first core of the first cluster.

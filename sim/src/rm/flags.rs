@@ -21,6 +21,9 @@ pub(super) mod attr {
     pub(in crate::rm) const IN_GPU: u32 = 0;
     pub(in crate::rm) const IN_SYSTEM: u32 = 1;
     pub(in crate::rm) const PAGE_SIZE: Field = (23, 3);
+    pub(in crate::rm) const SMALL: u32 = 1;
+    pub(in crate::rm) const BIG: u32 = 2;
+    pub(in crate::rm) const HUGE: u32 = 3;
     pub(in crate::rm) const PHYSICALITY: Field = (27, 3);
     pub(in crate::rm) const NONCONTIGUOUS: u32 = 1;
     pub(in crate::rm) const CONTIGUOUS: u32 = 2;
@@ -31,6 +34,8 @@ pub(super) mod attr2 {
     use super::Field;
 
     pub(in crate::rm) const HUGE_SIZE: Field = (20, 3);
+    pub(in crate::rm) const HUGE_2MB: u32 = 1;
+    pub(in crate::rm) const HUGE_512MB: u32 = 2;
     pub(in crate::rm) const CACHEABLE: Field = (2, 3);
     pub(in crate::rm) const CACHED: u32 = 1;
     pub(in crate::rm) const UNCACHED: u32 = 2;
@@ -74,6 +79,10 @@ pub(super) mod dma {
     pub(in crate::rm) const ACCESS: Field = (0, 3);
     pub(in crate::rm) const READ_ONLY: u32 = 1;
     pub(in crate::rm) const PAGE_SIZE: Field = (8, 0xf);
+    pub(in crate::rm) const SMALL: u32 = 1;
+    pub(in crate::rm) const BIG: u32 = 2;
+    pub(in crate::rm) const BOTH: u32 = 3;
+    pub(in crate::rm) const HUGE: u32 = 4;
     pub(in crate::rm) const OFFSET_FIXED: Field = (15, 1);
     pub(in crate::rm) const P2P: Field = (20, 3);
     /// A peer that is no part of the same device.
@@ -88,7 +97,16 @@ mod tests {
 
     use super::*;
 
-    const FLAGS: [(&str, u32); 15] = [
+    const FLAGS: [(&str, u32); 24] = [
+        ("NVOS32_ATTR_PAGE_SIZE_4KB", attr::SMALL),
+        ("NVOS32_ATTR_PAGE_SIZE_BIG", attr::BIG),
+        ("NVOS32_ATTR_PAGE_SIZE_HUGE", attr::HUGE),
+        ("NVOS32_ATTR2_PAGE_SIZE_HUGE_2MB", attr2::HUGE_2MB),
+        ("NVOS32_ATTR2_PAGE_SIZE_HUGE_512MB", attr2::HUGE_512MB),
+        ("NVOS46_FLAGS_PAGE_SIZE_4KB", dma::SMALL),
+        ("NVOS46_FLAGS_PAGE_SIZE_BIG", dma::BIG),
+        ("NVOS46_FLAGS_PAGE_SIZE_BOTH", dma::BOTH),
+        ("NVOS46_FLAGS_PAGE_SIZE_HUGE", dma::HUGE),
         ("NVOS32_ATTR_LOCATION_VIDMEM", attr::IN_GPU),
         ("NVOS32_ATTR_LOCATION_PCI", attr::IN_SYSTEM),
         ("NVOS32_ATTR_PHYSICALITY_NONCONTIGUOUS", attr::NONCONTIGUOUS),

@@ -12,7 +12,7 @@ use super::failed::{Failed, Result};
 use super::flags::{alloc, attr, bits, map, old};
 use super::frontend::Caller;
 use super::interface::Params;
-use super::pages::{self, Pages, PagesOf};
+use super::pages::{self, Pages, PagesOf, PagesThere};
 use super::server::{Client, Object, ObjectKind, Share, Shown};
 use super::window::Free;
 use super::{Driver, NodeKind};
@@ -206,7 +206,10 @@ impl Driver {
             }
             (Of::System, PagesOf::System)
         };
-        let pages = Pages::of(pages, params, self.has_largest_pages(gpu))?;
+        let pages = Pages::of(pages, params, self.pages_there(gpu))?;
+        if self.gpus.get(gpu).is_some_and(|gpu| pages.alignment > gpu.facts().memory) {
+            return Err(Status::NO_MEMORY.into());
+        }
         let free = self.free_memory_of_instance(client, gpu).filter(|_| is_video);
         if free.is_some_and(|free| pages.size > free) {
             return Err(Status::NO_MEMORY.into());
@@ -297,6 +300,9 @@ impl Driver {
 
     /// Bytes of a GPU's window that nobody has.
     pub(super) fn free_window(&self, gpu: usize) -> Free {
+        if let Some(left) = self.beside_memory(gpu) {
+            return Free { all: left, largest: left };
+        }
         let none = Free { all: 0, largest: 0 };
         self.gpus.get(gpu).map_or(none, |gpu| gpu.window.free(&(0..gpu.window.size())))
     }
@@ -440,10 +446,10 @@ impl Driver {
             return Err(Status::INVALID_LIMIT.into());
         }
         let shown = match buffer.of {
-            Of::Video => self.part_of_window(&buffer, wish)?,
-            Of::System | Of::Registers => {
-                Shown { address: buffer.address + wish.offset, _part: None }
+            Of::Video if self.beside_memory(buffer.gpu).is_none() => {
+                self.part_of_window(&buffer, wish)?
             }
+            _ => Shown { address: buffer.address + wish.offset, _part: None },
         };
         let address = shown.address;
         let client = self.server.client(wish.client, caller.owner)?;
@@ -459,10 +465,19 @@ impl Driver {
         Ok(Shown { address: gpu.facts().window.0 + part.first, _part: Some(Arc::new(part)) })
     }
 
-    /// Whether a card has pages of 512 MiB: since Ampere (`kgmmuIsPageSize512mbSupported`).
-    pub(super) fn has_largest_pages(&self, gpu: usize) -> bool {
+    pub(super) fn pages_there(&self, gpu: usize) -> PagesThere {
         const AMPERE: i128 = 0x170;
-        self.number_of(gpu, "identity.architecture").is_some_and(|it| it >= AMPERE)
+        let architecture = self.number_of(gpu, "identity.architecture");
+        PagesThere {
+            largest: architecture.is_some_and(|it| it >= AMPERE),
+            large_in_system: self.is_since(&[575, 51, 2]),
+        }
+    }
+
+    /// What is left of a GPU's window where its memory is in it for good: since 580, if it is large enough.
+    fn beside_memory(&self, gpu: usize) -> Option<u64> {
+        let gpu = self.gpus.get(gpu).filter(|_| self.is_since(&[580]))?;
+        gpu.window.beside(gpu.facts().memory)
     }
 
     /// The part of a GPU's window that a client has: that of its instance, or all.
@@ -557,19 +572,20 @@ impl Driver {
     pub(super) fn duplicate(&mut self, caller: Caller<'_>, args: &mut Params) -> Result {
         let (handle, parent) = (args.word("hClient")?, args.word("hParent")?);
         let source = self.server.find(args.word("hClientSrc")?)?;
-        let (process, found) = (source.process, source.object(args.word("hObjectSrc")?).cloned());
+        let process = source.process;
+        let found = source.object(args.word("hObjectSrc")?);
+        let found = found.map(|object| (object.kind.clone(), object.shares.clone()));
         let client = self.server.client(handle, caller.owner)?;
-        let found = found?;
-        let ObjectKind::Memory(buffer) = &found.kind else {
+        let (ObjectKind::Memory(buffer), shares) = found? else {
             return Err(Status::INVALID_ARGUMENT.into());
         };
         // Another process must have been given the right (S/rs_access_rights.c).
-        let is_shared = found.shares.iter().any(|share| share.is_with(handle, client.process));
+        let is_shared = shares.iter().any(|share| share.is_with(handle, client.process));
         if process != client.process && !is_shared {
             return Err(Status::INSUFFICIENT_PERMISSIONS.into());
         }
         let place = NewObject { client: handle, parent, wanted: args.word("hObject")? };
-        let own = client.add_memory(place, buffer.clone())?;
+        let own = client.add_memory(place, buffer)?;
         args.set("hObject", own)?;
         Ok(())
     }

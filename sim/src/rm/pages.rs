@@ -20,6 +20,15 @@ pub(super) enum PagesOf {
     Addresses,
 }
 
+/// Which pages a card and its driver have beside the others.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PagesThere {
+    /// Those of 512 MiB: since Ampere (`kgmmuIsPageSize512mbSupported`).
+    pub(super) largest: bool,
+    /// Large ones of the system's memory: since 575.51.02 (`memmgrLargePageSupported_IMPL`).
+    pub(super) large_in_system: bool,
+}
+
 /// How an allocation is laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pages {
@@ -32,17 +41,21 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// Those of an allocation; cards since Ampere have the largest.
-    pub(super) fn of(of: PagesOf, params: &Params, has_largest: bool) -> Result<Self> {
+    /// Those of an allocation.
+    pub(super) fn of(of: PagesOf, params: &Params, there: PagesThere) -> Result<Self> {
         let wanted = wanted(params)?;
-        if wanted == Some(LARGEST) && !has_largest {
+        let is_there = match wanted {
+            Some(LARGEST) if !there.largest => false,
+            Some(BIG..) if of == PagesOf::System => there.large_in_system,
+            _ => true,
+        };
+        if !is_there {
             return Err(Status::INVALID_STATE.into());
         }
         let size = params.get("size")?;
         let page = match (of, wanted) {
-            (PagesOf::System, None | Some(SMALL)) => SMALL,
-            (PagesOf::System, _) => return Err(Status::INVALID_STATE.into()),
             (_, Some(page)) => page,
+            (PagesOf::System, None) => SMALL,
             (_, None) if size >= HUGE => HUGE,
             (_, None) => BIG,
         };
@@ -56,11 +69,18 @@ impl Pages {
         if asked != 0 && !fits && is_forced {
             return Err(Status::INVALID_ARGUMENT.into());
         }
-        let mut alignment = if fits { asked.max(page) } else { page };
-        // Addresses are for what may be compressed.
-        if of == PagesOf::Addresses && !is_forced {
-            alignment = alignment.max(BIG);
-        }
+        let asked = if fits { asked.max(page) } else { page };
+        let alignment = match of {
+            PagesOf::System => page,
+            // No part of the card's memory is smaller, and none begins elsewhere (`pmaAllocatePages`).
+            PagesOf::Video if !asked.is_power_of_two() => {
+                return Err(Status::INVALID_ARGUMENT.into());
+            }
+            PagesOf::Video => asked.max(BIG),
+            PagesOf::Addresses if is_forced => asked,
+            // They are for what may be compressed.
+            PagesOf::Addresses => asked.max(BIG),
+        };
         let size = size.checked_next_multiple_of(page).ok_or(Status::NO_MEMORY)?;
         Ok(Self { of, page, size, alignment })
     }
@@ -82,10 +102,10 @@ impl Pages {
         // Of addresses without a wish the page is that of what is mapped.
         if self.of != PagesOf::Addresses || bits(first, attr::PAGE_SIZE) != 0 {
             let (kind, huge) = match self.page {
-                SMALL => (1, None),
-                BIG => (2, None),
-                HUGE => (3, Some(1)),
-                _ => (3, Some(2)),
+                SMALL => (attr::SMALL, None),
+                BIG => (attr::BIG, None),
+                HUGE => (attr::HUGE, Some(attr2::HUGE_2MB)),
+                _ => (attr::HUGE, Some(attr2::HUGE_512MB)),
             };
             put(&mut first, attr::PAGE_SIZE, kind);
             if let Some(huge) = huge {
@@ -93,9 +113,11 @@ impl Pages {
             }
         }
         let physicality = match (self.of, bits(first, attr::PHYSICALITY)) {
-            (PagesOf::Addresses, asked) => asked,
-            (PagesOf::Video, attr::NONCONTIGUOUS) => attr::NONCONTIGUOUS,
-            (PagesOf::Video, _) | (PagesOf::System, attr::CONTIGUOUS) => attr::CONTIGUOUS,
+            (PagesOf::Video | PagesOf::System, attr::NONCONTIGUOUS) => attr::NONCONTIGUOUS,
+            (PagesOf::Video | PagesOf::Addresses, _) => attr::CONTIGUOUS,
+            (PagesOf::System, attr::CONTIGUOUS) => attr::CONTIGUOUS,
+            // Without a wish larger pages are in one piece (`sysmemAllocResources`).
+            (PagesOf::System, 0) if self.page > SMALL => attr::CONTIGUOUS,
             (PagesOf::System, _) => attr::NONCONTIGUOUS,
         };
         put(&mut first, attr::PHYSICALITY, physicality);
@@ -108,11 +130,11 @@ impl Pages {
 fn wanted(params: &Params) -> Result<Option<u64>> {
     Ok(match bits(params.word("attr")?, attr::PAGE_SIZE) {
         0 => None,
-        1 => Some(SMALL),
-        2 => Some(BIG),
+        attr::SMALL => Some(SMALL),
+        attr::BIG => Some(BIG),
         _ => match bits(params.word("attr2")?, attr2::HUGE_SIZE) {
-            0 | 1 => Some(HUGE),
-            2 => Some(LARGEST),
+            0 | attr2::HUGE_2MB => Some(HUGE),
+            attr2::HUGE_512MB => Some(LARGEST),
             _ => return Err(Status::INVALID_STATE.into()),
         },
     })
@@ -121,14 +143,15 @@ fn wanted(params: &Params) -> Result<Option<u64>> {
 /// The pages by which memory of some pages is mapped, and what their addresses are a multiple of.
 pub(super) fn mapped(page: u64, flags: u32) -> Result<(u64, u64)> {
     let wanted = match bits(flags, dma::PAGE_SIZE) {
-        0 | 3 => page,
-        1 => SMALL,
-        2 => BIG,
-        4 => HUGE,
+        0 | dma::BOTH => page,
+        dma::SMALL => SMALL,
+        dma::BIG => BIG,
+        dma::HUGE => HUGE,
         _ => return Err(Status::INVALID_ARGUMENT.into()),
     };
     let page = wanted.min(page);
     // Both small and big ones may be used there later.
-    let alignment = if bits(flags, dma::PAGE_SIZE) == 3 { page.max(BIG) } else { page };
+    let is_for_both = bits(flags, dma::PAGE_SIZE) == dma::BOTH;
+    let alignment = if is_for_both { page.max(BIG) } else { page };
     Ok((page, alignment))
 }

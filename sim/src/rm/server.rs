@@ -152,7 +152,7 @@ pub(super) enum ObjectKind {
     /// GPUs that reach each other.
     Peers(Peers),
     /// Who asks what became of a channel's kernels.
-    Debugger(ChannelId),
+    Debugger(Debugger),
     /// What does nothing but answer commands, as the profile has it.
     Other(OtherObject),
 }
@@ -172,6 +172,16 @@ impl Peers {
         let [one, other] = self.gpus;
         [((one, other), self.ids[0]), ((other, one), self.ids[1])]
     }
+}
+
+/// What a debugger looks at: gone when the object is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Debugger {
+    /// Whose object, its handle, and that of its channel.
+    pub(super) client: u32,
+    pub(super) object: u32,
+    pub(super) parent: u32,
+    pub(super) channel: ChannelId,
 }
 
 /// An object that does nothing.
@@ -244,7 +254,8 @@ impl ObjectKind {
             Self::Space(space) | Self::ContextShare(space) => Some(space.gpu),
             Self::Range(addresses) | Self::Window(addresses) => Some(addresses.space.gpu),
             Self::Group(group) => Some(group.gpu),
-            Self::Channel(channel) | Self::Debugger(channel) => Some(channel.gpu),
+            Self::Channel(channel) => Some(channel.gpu),
+            Self::Debugger(debugger) => Some(debugger.channel.gpu),
             Self::Other(object) => object.gpu,
         }
     }

@@ -32,6 +32,8 @@ pub(super) struct Space {
     /// Behind the last.
     end: u64,
     mapped: Mutex<BTreeMap<u64, Mapped>>,
+    /// What programs have for themselves, by where it begins.
+    reserved: Mutex<BTreeMap<u64, Weak<Addresses>>>,
 }
 
 /// Memory at some addresses.
@@ -43,6 +45,8 @@ struct Mapped {
     is_writable: bool,
     /// The address that a program knows it by: that of its first byte, where it begins within a page.
     known: u64,
+    /// Bytes of its pages.
+    page: u64,
 }
 
 /// Memory that a mapping keeps, as UVM's do, or that is gone when nobody else has it, or has the addresses that it was
@@ -109,19 +113,35 @@ impl Mapping {
     fn of(buffer: &Buffer, (offset, length): (u64, u64), flags: u32) -> Result<Self> {
         let (page, alignment) = pages::mapped(buffer.page, flags)?;
         let before = offset % page;
-        let bytes = before.checked_add(length).and_then(|all| all.checked_next_multiple_of(page));
+        // What is for pages of both sizes takes whole ones of the larger.
+        let bytes =
+            before.checked_add(length).and_then(|all| all.checked_next_multiple_of(alignment));
         Ok(Self { page, alignment, before, bytes: bytes.ok_or(Status::INVALID_BASE)? })
     }
 }
 
 impl Addresses {
-    /// Where they go in addresses that a program has for itself: as it says, in place of what was there.
+    /// A part of a space that is a program's own from now on.
+    fn reserved(space: Arc<Space>, base: u64, end: u64) -> Arc<Self> {
+        let own = Arc::new(Self { space, base, end });
+        let mut reserved = own.space.reserved();
+        reserved.retain(|_, other| other.strong_count() > 0);
+        reserved.insert(base, Arc::downgrade(&own));
+        drop(reserved);
+        own
+    }
+
+    /// Where they go in addresses that a program has for itself: as it says.
     fn own_place(&self, at: u64, pages: &Mapping) -> Result<u64> {
         let base = at / pages.page * pages.page;
         let is_there = (self.base..self.end).contains(&at) && base >= self.base;
         let is_exact = at == base || at - base == pages.before;
-        let fits = base.checked_add(pages.bytes).is_some_and(|end| end <= self.end);
-        (is_there && is_exact && fits).then_some(base).ok_or(Status::INVALID_OFFSET.into())
+        if !is_there || !is_exact {
+            return Err(Status::INVALID_OFFSET.into());
+        }
+        let end = base.checked_add(pages.bytes).filter(|end| *end <= self.end);
+        let is_free = end.is_some_and(|end| self.space.is_unmapped(base, end));
+        is_free.then_some(base).ok_or(Status::INVALID_ARGUMENT.into())
     }
 
     /// Where there is room.
@@ -129,9 +149,8 @@ impl Addresses {
         if pages.bytes > self.end - self.base {
             return Err(Status::INVALID_ARGUMENT.into());
         }
-        let place = free_place(self.space.taken(), self.base, pages.bytes, pages.alignment);
-        let fits = |base: &u64| base.checked_add(pages.bytes).is_some_and(|end| end <= self.end);
-        place.filter(fits).ok_or(Status::NO_MEMORY.into())
+        let place = self.space.free_place((self.base, self.end), pages.bytes, pages.alignment);
+        place.ok_or(Status::NO_MEMORY.into())
     }
 }
 
@@ -153,7 +172,7 @@ impl Eq for Addresses {}
 
 impl Space {
     fn new(gpu: usize, base: u64, end: u64) -> Self {
-        Self { gpu, base, end, mapped: Mutex::default() }
+        Self { gpu, base, end, mapped: Mutex::default(), reserved: Mutex::default() }
     }
 
     /// The one that a device has without asking.
@@ -173,7 +192,8 @@ impl Space {
     /// Maps memory, in place of all that was there before.
     pub(super) fn map(&self, base: u64, length: u64, buffer: Held, offset: u64, is_writable: bool) {
         let end = base.saturating_add(length);
-        self.map_known(base, Mapped { end, buffer, offset, is_writable, known: base });
+        let (known, page) = (base, pages::SMALL);
+        self.map_known(base, Mapped { end, buffer, offset, is_writable, known, page });
     }
 
     fn map_known(&self, base: u64, mapped: Mapped) {
@@ -220,22 +240,32 @@ impl Space {
         if !self.has(base, pages.bytes) {
             return Err(Status::INVALID_ARGUMENT.into());
         }
-        let is_free = base % pages.alignment == 0 && self.is_free(base, base + pages.bytes);
-        is_free.then_some(base).ok_or(Status::NO_MEMORY.into())
+        let place = self.free_place((base, base + pages.bytes), pages.bytes, pages.alignment);
+        place.ok_or(Status::NO_MEMORY.into())
     }
 
     /// Whether nothing is mapped at some addresses. What nobody has any more is nothing.
-    fn is_free(&self, base: u64, end: u64) -> bool {
-        let mapped = self.mapped();
-        let mut below = mapped.range(..end).rev().take_while(|(_, of)| of.end > base);
-        !below.any(|(_, of)| of.buffer.is_live())
+    fn is_unmapped(&self, base: u64, end: u64) -> bool {
+        last_mapped(&self.mapped(), base, end).is_none()
     }
 
-    /// What is mapped, from where to where.
-    fn taken(&self) -> Vec<(u64, u64)> {
-        let mapped = self.mapped();
-        let live = mapped.iter().filter(|(_, of)| of.buffer.is_live());
-        live.map(|(base, of)| (*base, of.end)).collect()
+    /// The lowest place within some addresses at which so many are neither mapped nor anybody's.
+    fn free_place(&self, (first, end): (u64, u64), bytes: u64, alignment: u64) -> Option<u64> {
+        let (mapped, reserved) = (self.mapped(), self.reserved());
+        let mut first = first;
+        loop {
+            let base = first.checked_next_multiple_of(alignment)?;
+            let last = base.checked_add(bytes).filter(|last| *last <= end)?;
+            let taken = last_mapped(&mapped, base, last).max(last_reserved(&reserved, base, last));
+            match taken {
+                Some(behind) => first = behind,
+                None => return Some(base),
+            }
+        }
+    }
+
+    fn reserved(&self) -> MutexGuard<'_, BTreeMap<u64, Weak<Addresses>>> {
+        self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The mapping that is known by an address, from where to where, if it was made by some addresses.
@@ -243,6 +273,13 @@ impl Space {
         let mapped = self.mapped();
         let (base, of) = around(&mapped, known)?;
         (of.known == known && of.buffer.is_by(addresses)).then_some((*base, of.end))
+    }
+
+    /// The whole pages of the mapping at an address that some bytes are in.
+    fn whole_pages(&self, at: u64, size: u64) -> Option<(u64, u64)> {
+        let page = around(&self.mapped(), at).map_or(pages::SMALL, |(_, of)| of.page);
+        let base = at / page * page;
+        Some((base, at.checked_add(size)?.checked_next_multiple_of(page)?))
     }
 
     /// Why an access is refused, as NV_PFAULT_FAULT_TYPE. Tables of pages are there where memory is mapped, for two
@@ -288,6 +325,18 @@ impl Space {
             is_writable: of.is_writable,
         })
     }
+}
+
+/// Where the last mapping ends that has some of these addresses. What nobody has any more is none.
+fn last_mapped(mapped: &BTreeMap<u64, Mapped>, base: u64, end: u64) -> Option<u64> {
+    let mut below = mapped.range(..end).rev().take_while(|(_, of)| of.end > base);
+    below.find(|(_, of)| of.buffer.is_live()).map(|(_, of)| of.end)
+}
+
+/// The same, of what programs have for themselves.
+fn last_reserved(reserved: &BTreeMap<u64, Weak<Addresses>>, base: u64, end: u64) -> Option<u64> {
+    let (_, last) = reserved.range(..end).next_back()?;
+    last.upgrade().map(|of| of.end).filter(|end| *end > base)
 }
 
 /// The mapping that an address is in, and where it begins.
@@ -423,15 +472,28 @@ impl Client {
 
 impl Driver {
     /// An object of FERMI_VASPACE_A: `vaspaceapiConstruct_IMPL`.
-    pub(super) fn address_space(above: &ObjectKind, params: &mut Params) -> Result<ObjectKind> {
+    pub(super) fn address_space(
+        &self,
+        above: &ObjectKind,
+        params: &mut Params,
+    ) -> Result<ObjectKind> {
         let gpu = above.gpu().ok_or(Status::INVALID_OBJECT_PARENT)?;
         let (base, size) = (params.get("vaBase")?, params.get("vaSize")?);
         let base = if base == 0 { FIRST } else { base };
         let end = if size == 0 { Some(END) } else { base.checked_add(size) };
-        let end = end.filter(|end| base < *end).ok_or(Status::INVALID_ARGUMENT)?;
+        let end = end.filter(|end| base < *end && *end <= self.last_address_of(gpu));
+        let end = end.ok_or(Status::INVALID_ARGUMENT)?;
         params.set("vaBase", base)?;
         params.set("vaSize", end - base)?;
         Ok(ObjectKind::Space(Arc::new(Space::new(gpu, base, end))))
+    }
+
+    /// Behind the last address that a card has: 49 bits, and 57 of Hopper and since Blackwell.
+    fn last_address_of(&self, gpu: usize) -> u64 {
+        match self.number_of(gpu, "identity.architecture") {
+            Some(0x180 | 0x1a0..) => 1 << 57,
+            _ => END,
+        }
     }
 
     /// An object of NV01_MEMORY_VIRTUAL: addresses that memory may be mapped at, which are nobody's own.
@@ -468,33 +530,27 @@ impl Driver {
         }
         let wanted = params.word("hVASpace")?;
         let space = self.server.find_mut(client)?.space(device, wanted)?;
-        let largest = self.has_largest_pages(space.gpu);
-        let pages = Pages::of(PagesOf::Addresses, params, largest)?;
+        let pages = Pages::of(PagesOf::Addresses, params, self.pages_there(space.gpu))?;
         let Pages { size, alignment, .. } = pages;
-        let client = self.server.find_mut(client)?;
         let (mut first, mut end) = (space.base, space.end);
-        let is_fixed = flags & alloc::FIXED_ADDRESS != 0;
         let no_room = Status::INSUFFICIENT_RESOURCES;
-        if is_fixed {
+        if flags & alloc::FIXED_ADDRESS != 0 {
             first = params.get("offset")?;
-            end = first.checked_add(size).filter(|it| *it <= end).ok_or(no_room)?;
+            if !space.has(first, size) {
+                return Err(no_room.into());
+            }
+            end = first + size;
         } else if flags & alloc::USE_BEGIN_END != 0 {
             first = first.max(params.get("rangeLo")?);
             end = end.min(params.get("rangeHi")?.saturating_add(1));
         }
-        let taken = client.objects().filter_map(|object| match &object.kind {
-            ObjectKind::Range(range) if range.space == space => Some((range.base, range.end)),
-            _ => None,
-        });
-        let base = free_place(taken.collect(), first, size, alignment);
-        let base = base.filter(|base| base.checked_add(size).is_some_and(|it| it <= end));
-        let base = base.filter(|base| !is_fixed || *base == first).ok_or(no_room)?;
+        let base = space.free_place((first, end), size, alignment).ok_or(no_room)?;
         pages.tell(params)?;
         params.set("offset", base)?;
         params.set("size", size)?;
         params.set("alignment", alignment)?;
         params.set("limit", size - 1)?;
-        Ok(ObjectKind::Range(Arc::new(Addresses { space, base, end: base + size })))
+        Ok(ObjectKind::Range(Addresses::reserved(space, base, base + size)))
     }
 
     /// NV_ESC_RM_MAP_MEMORY_DMA: `virtmemMapTo_IMPL`, `dmaAllocMapping_GM107`.
@@ -530,7 +586,7 @@ impl Driver {
         let buffer = Held::Seen(Arc::downgrade(&buffer), Arc::downgrade(&addresses));
         let (end, known) = (base + pages.bytes, base + pages.before);
         let offset = offset - pages.before;
-        let mapped = Mapped { end, buffer, offset, is_writable, known };
+        let mapped = Mapped { end, buffer, offset, is_writable, known, page: pages.page };
         addresses.space.map_known(base, mapped);
         Ok(args.set("dmaOffset", known)?)
     }
@@ -543,7 +599,7 @@ impl Driver {
         let (space, known) = (&addresses.space, args.get("dmaOffset")?);
         let (base, end) = match if args.has("size") { args.get("size")? } else { 0 } {
             0 => space.mapped_by(addresses, known).ok_or(Status::OBJECT_NOT_FOUND)?,
-            size => (known, known.checked_add(size).ok_or(Status::INVALID_ARGUMENT)?),
+            size => space.whole_pages(known, size).ok_or(Status::INVALID_ARGUMENT)?,
         };
         space.unmap_those(base, end - base, |held| held.is_by(addresses));
         Ok(())
@@ -589,36 +645,36 @@ impl Driver {
     }
 }
 
-/// The lowest address that is aligned and from which so many are nobody's.
-fn free_place(mut taken: Vec<(u64, u64)>, first: u64, size: u64, alignment: u64) -> Option<u64> {
-    taken.sort_unstable();
-    let mut base = first.checked_next_multiple_of(alignment)?;
-    for (begin, end) in taken {
-        if end > base && begin < base.checked_add(size)? {
-            base = end.checked_next_multiple_of(alignment)?;
-        }
-    }
-    Some(base)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::free_place;
+    use std::sync::Arc;
+
+    use super::{Addresses, Held, Space};
 
     #[test]
     fn the_first_place_that_is_free() {
-        let taken = vec![(0x40, 0x50), (0x10, 0x20)];
+        let space = Arc::new(Space::new(0, 0, 0x1000));
+        let own = Addresses::reserved(space.clone(), 0x40, 0x50);
+        space.map(0x10, 0x10, Held::Sparse, 0, true);
+        space.map(0x48, 8, Held::Sparse, 0, true);
         for (first, size, alignment, expected) in [
-            (0, 0x10, 1, 0),
-            (0, 0x11, 1, 0x20),
-            (0x8, 0x20, 0x10, 0x20),
-            (0x8, 0x21, 0x10, 0x50),
-            (0x18, 1, 1, 0x20),
-            (0x60, 1, 0x100, 0x100),
+            (0, 0x10, 1, Some(0)),
+            (0, 0x11, 1, Some(0x20)),
+            (0x8, 0x20, 0x10, Some(0x20)),
+            (0x8, 0x21, 0x10, Some(0x50)),
+            (0x18, 1, 1, Some(0x20)),
+            (0x60, 1, 0x100, Some(0x100)),
+            (0, 0xfb1, 1, None),
+            (0, 0xfb0, 1, Some(0x50)),
+            (0x8, u64::MAX, 1, None),
+            (0x8, 1, 1 << 63, None),
         ] {
-            let found = free_place(taken.clone(), first, size, alignment);
-            assert_eq!(found, Some(expected), "{first:#x} {size:#x} {alignment:#x}");
+            let found = space.free_place((first, 0x1000), size, alignment);
+            assert_eq!(found, expected, "{first:#x} {size:#x} {alignment:#x}");
         }
-        assert_eq!(free_place(vec![(0, u64::MAX)], 0, 2, 0x10), None);
+        // What is mapped in it stays, and what nobody has any more is free.
+        drop(own);
+        assert_eq!(space.free_place((0x40, 0x1000), 8, 1), Some(0x40));
+        assert_eq!(space.free_place((0x40, 0x1000), 9, 1), Some(0x50));
     }
 }

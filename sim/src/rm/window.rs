@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::pages::BIG;
+use super::pages::{BIG, HUGE};
 use crate::Status;
 
 /// In a window of no more bytes no page is larger than a big one (`kbusDetermineBar1Force64KBMapping`).
@@ -43,6 +43,14 @@ impl Window {
         self.size
     }
 
+    /// What is left where all of a card's memory is in it for good, if that fits with what the driver needs besides
+    /// (`kbusIsStaticBar1Supported_TU102`).
+    pub(super) fn beside(&self, memory: u64) -> Option<u64> {
+        const NEEDED: u64 = 16 << 20;
+        let left = self.size.checked_sub(memory.checked_next_multiple_of(HUGE)?)?;
+        (left >= NEEDED).then_some(left)
+    }
+
     fn taken(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -54,14 +62,14 @@ impl Window {
         (offset, length): (u64, u64),
         page: u64,
     ) -> Result<Part, Status> {
-        let page = if self.size > SMALL_WINDOW { page.max(BIG) } else { BIG };
-        let before = offset % page;
-        let bytes = before.checked_add(length).and_then(|it| it.checked_next_multiple_of(page));
+        let page = if self.size > SMALL_WINDOW { page } else { page.min(BIG) };
+        let (before, whole) = (offset % page, page.max(BIG));
+        let bytes = before.checked_add(length).and_then(|it| it.checked_next_multiple_of(whole));
         let bytes = bytes.filter(|bytes| *bytes <= within.end - within.start);
         let bytes = bytes.ok_or(Status::INVALID_ARGUMENT)?;
         let mut taken = self.taken();
         let base = holes(&taken, within).into_iter().find_map(|hole| {
-            let base = hole.start.checked_next_multiple_of(page)?;
+            let base = hole.start.checked_next_multiple_of(whole)?;
             (base.checked_add(bytes)? <= hole.end).then_some(base)
         });
         let base = base.ok_or(Status::NO_MEMORY)?;
@@ -100,9 +108,7 @@ impl Drop for Part {
 
 #[cfg(test)]
 mod tests {
-    use super::{BIG, Free, Status, Window};
-
-    const HUGE: u64 = 2 << 20;
+    use super::{BIG, Free, HUGE, Status, Window};
 
     #[test]
     fn mappings_share_it() {
@@ -110,7 +116,8 @@ mod tests {
         let all = 0..window.size();
         let free = |all: u64, largest: u64| Free { all, largest };
         let one = window.take(&all, (0x1234, 0x1000), 4096).unwrap();
-        assert_eq!((one.base, one.first), (0, 0x1234));
+        // Of a small page, which is in a large one.
+        assert_eq!((one.base, one.first), (0, 0x234));
         let two = window.take(&all, (3, HUGE), HUGE).unwrap();
         // What begins within a page and ends in the next one has both.
         assert_eq!((two.base, two.first), (HUGE, HUGE + 3));

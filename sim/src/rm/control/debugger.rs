@@ -8,7 +8,7 @@ use crate::rm::Driver;
 use crate::rm::channel::{ChannelId, is_of_graphics};
 use crate::rm::failed::Result;
 use crate::rm::interface::Params;
-use crate::rm::server::ObjectKind;
+use crate::rm::server::{Debugger, ObjectKind};
 
 pub(super) fn handler(name: &str) -> Option<Handler> {
     Some(match name {
@@ -31,12 +31,12 @@ impl Driver {
             return Err(Status::INVALID_ARGUMENT.into());
         }
         let own = self.server.find(client)?;
-        let program = match params.word("hAppClient")? {
-            0 => own,
-            handle => self.server.find(handle)?,
+        let client = match params.word("hAppClient")? {
+            0 => client,
+            handle => handle,
         };
-        let object = program.object(params.word("hClass3dObject")?);
-        let object = object.map_err(|_| Status::INVALID_OBJECT_PARENT)?;
+        let (program, handle) = (self.server.find(client)?, params.word("hClass3dObject")?);
+        let object = program.object(handle).map_err(|_| Status::INVALID_OBJECT_PARENT)?;
         if program.process != own.process {
             return Err(Status::INSUFFICIENT_PERMISSIONS.into());
         }
@@ -51,7 +51,20 @@ impl Driver {
         if above.gpu() != Some(channel.gpu) {
             return Err(Status::INVALID_ARGUMENT.into());
         }
-        Ok(ObjectKind::Debugger(channel))
+        let parent = object.parent;
+        Ok(ObjectKind::Debugger(Debugger { client, object: handle, parent, channel }))
+    }
+
+    /// The channel that a debugger looks at, as long as its object is there (`dbgSessionRemoveDependency_IMPL`).
+    fn debugged(&self, target: &Target<'_>) -> Result<ChannelId> {
+        let ObjectKind::Debugger(debugger) = &target.kind else {
+            return Err(Status::INVALID_OBJECT.into());
+        };
+        let found = self.server.object(debugger.client, debugger.object);
+        let parent = self.server.object(debugger.client, debugger.parent);
+        let is_there = found.is_some_and(|object| object.parent == debugger.parent)
+            && parent.is_some_and(|it| it.kind == ObjectKind::Channel(debugger.channel));
+        is_there.then_some(debugger.channel).ok_or(Status::RESOURCE_LOST.into())
     }
 }
 
@@ -59,6 +72,7 @@ impl Driver {
 fn errors(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
     /// A breakpoint in the register of all warps' errors (nouveau: `gf100_mp_global_error`).
     const BPT_INT: u32 = 1 << 4;
+    driver.debugged(target)?;
     let channel = channel(driver, target, params)?;
     let (trap, refused) = channel.map_or((None, None), |channel| driver.trap(channel));
     let (global, warp, pc) = match trap {
@@ -83,6 +97,7 @@ fn errors(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Resu
 }
 
 fn clear(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
+    driver.debugged(target)?;
     if let Some(channel) = channel(driver, target, params)? {
         driver.clear_trap(channel);
     }
@@ -91,10 +106,7 @@ fn clear(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Resul
 
 /// What the MMU refused, which stays when cores' errors are cleared (`kgrctxClearMmuFault_IMPL`).
 fn refused(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
-    let refused = match &target.kind {
-        ObjectKind::Debugger(channel) => driver.trap(*channel).1,
-        _ => None,
-    };
+    let (_, refused) = driver.trap(driver.debugged(target)?);
     if let Some(refused) = refused {
         params.set("mmuFaultInfoList[0].faultAddress", refused.address)?;
         params.set("mmuFaultInfoList[0].faultType", refused.kind)?;
