@@ -485,6 +485,38 @@ pub(crate) struct Pages {
     patience: Arc<Patience>,
 }
 
+/// Bytes of a process's memory. Where that is gone the real driver still has the pages, until it lets go of them: nobody
+/// sees what was in them, and they are no error of the GPU.
+fn read_pinned(memory: &File, into: &mut [u8], at: u64) -> io::Result<()> {
+    let mut done = 0;
+    while done < into.len() {
+        match memory.read_at(&mut into[done..], at + done as u64) {
+            Ok(0) => {
+                into[done..].fill(0);
+                break;
+            }
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The same, to it.
+fn write_pinned(memory: &File, from: &[u8], at: u64) -> io::Result<()> {
+    let mut done = 0;
+    while done < from.len() {
+        match memory.write_at(&from[done..], at + done as u64) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 impl Pages {
     /// So many bytes from an address on, in the file of a process's memory.
     pub(crate) fn new(memory: File, address: u64, size: u64, patience: Arc<Patience>) -> Self {
@@ -501,7 +533,7 @@ impl Pages {
     pub(crate) fn read(&self, offset: u64, into: &mut [u8]) -> bool {
         let Some(at) = self.at(offset, into.len()) else { return false };
         let memory = self.memory.clone();
-        let read = move |into: &mut [u8]| memory.read_exact_at(into, at).map_or(0, |()| into.len());
+        let read = move |into: &mut [u8]| read_pinned(&memory, into, at).map_or(0, |()| into.len());
         self.patience.read(into, read) == into.len()
     }
 
@@ -509,7 +541,7 @@ impl Pages {
     pub(crate) fn write(&self, offset: u64, from: &[u8]) -> bool {
         let Some(at) = self.at(offset, from.len()) else { return false };
         let memory = self.memory.clone();
-        let write = move |from: &[u8]| memory.write_all_at(from, at).map_or(0, |()| from.len());
+        let write = move |from: &[u8]| write_pinned(&memory, from, at).map_or(0, |()| from.len());
         self.patience.write(from, write) == from.len()
     }
 }

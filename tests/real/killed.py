@@ -1,4 +1,5 @@
-"""A program that copies is seen through NVML, and killed in the middle of a copy: what it had comes back.
+"""A program that copies is seen through NVML, and killed in the middle of a copy: what it had comes back. Others are
+killed, or end, while their own pages are read or written: that is no error of the GPU.
 
 What is otherwise ends it with 1 and says what.
 """
@@ -37,14 +38,45 @@ def copy(descriptor):
         shown[ENDED] += 1
 
 
+def copy_own(descriptor, kind, way, last):
+    """Copies to or from memory of its own; the last copy is not waited for."""
+    shown = memoryview(mmap.mmap(int(descriptor), mmap.PAGESIZE)).cast("Q")
+    cuda = ctypes.CDLL("libcuda.so.1")
+    memory, context, stream, own = ctypes.c_uint64(), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+    size, page = ctypes.c_size_t(SIZE), mmap.mmap(-1, SIZE)
+    results = [cuda.cuInit(0), cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0),
+               cuda.cuMemAlloc_v2(ctypes.byref(memory), size), cuda.cuStreamCreate(ctypes.byref(stream), 1)]
+    if kind == "pinned":
+        results.append(cuda.cuMemAllocHost_v2(ctypes.byref(own), size))
+    else:
+        own = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(page)))
+    if kind == "registered":
+        results.append(cuda.cuMemHostRegister_v2(own, size, 0))
+    while not any(results):
+        shown[BEGAN] += 1
+        if way == "in":
+            results.append(cuda.cuMemcpyHtoDAsync_v2(memory, own, size, stream))
+        else:
+            results.append(cuda.cuMemcpyDtoHAsync_v2(own, memory, size, stream))
+        if shown[ENDED] == int(last):
+            os._exit(0)
+        results.append(cuda.cuStreamSynchronize(stream))
+        shown[ENDED] += 1
+    sys.exit(f"libcuda: {results}")
+
+
+# More copies than any program makes before it is killed.
+NEVER = str(1 << 40)
+
+
 class Copying:
     """A program that copies until it is killed."""
 
-    def __init__(self):
+    def __init__(self, *args):
         file = os.memfd_create("shown")
         os.truncate(file, mmap.PAGESIZE)
         self.shown = memoryview(mmap.mmap(file, mmap.PAGESIZE)).cast("Q")
-        self.process = subprocess.Popen([sys.executable, __file__, "copy", str(file)], pass_fds=[file])
+        self.process = subprocess.Popen([sys.executable, __file__, str(file), *args], pass_fds=[file])
         os.close(file)
         atexit.register(self.process.kill)
         self.until(lambda: self.shown[ENDED] > 0, "copy")
@@ -62,6 +94,25 @@ class Copying:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
         return self.shown[BEGAN] > self.shown[ENDED]
+
+
+def die(device):
+    """Programs end while their own pages are copied; what the GPU says of it."""
+    events = pynvml.nvmlEventSetCreate()
+    pynvml.nvmlDeviceRegisterEvents(device, pynvml.nvmlEventTypeXidCriticalError, events)
+    killed = 0
+    for kind in ("pageable", "pinned", "registered"):
+        for way in ("in", "out"):
+            killed += Copying(kind, way, NEVER).kill()
+            ending = Copying(kind, way, "3")
+            if ending.process.wait() != 0:
+                sys.exit(f"a program ended with {ending.process.returncode}")
+    if killed == 0:
+        sys.exit("every copy had ended")
+    try:
+        sys.exit(f"Xid {pynvml.nvmlEventSetWait_v2(events, 500).eventData}")
+    except pynvml.NVMLError_Timeout:
+        pynvml.nvmlEventSetFree(events)
 
 
 def main():
@@ -104,7 +155,11 @@ def main():
         sys.exit(f"nothing copies, and memory is used {utilisation()} % of the time, or {table()} %")
     if killed == 0:
         sys.exit("every copy had ended")
+    die(device)
+    if running() or used() != before:
+        sys.exit(f"{used()} bytes, not {before}, are used in the end, by {running()}")
     print("devices: 1")
 
 
-sys.exit(copy(*sys.argv[2:]) if len(sys.argv) > 1 else main())
+COPIES = {2: copy, 5: copy_own}
+sys.exit(COPIES[len(sys.argv)](*sys.argv[1:]) if len(sys.argv) > 1 else main())
