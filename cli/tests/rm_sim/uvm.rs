@@ -101,6 +101,26 @@ rules! {
         assert_eq!((destroy(1), destroy(1), destroy(3)), (OK, OBJECT_NOT_FOUND, OBJECT_NOT_FOUND));
     }
 
+    what_newer_drivers_have_is_answered {
+        let fd = space();
+        let has = |name: &str| driver().layout(name).is_some();
+        if has("UVM_CLEAR_ALL_ACCESS_COUNTERS_PARAMS") {
+            let mut args = Struct::new("UVM_CLEAR_ALL_ACCESS_COUNTERS_PARAMS").with("rmStatus", 9);
+            assert_eq!(uvm(fd, "UVM_CLEAR_ALL_ACCESS_COUNTERS", &mut args), OK);
+        }
+        if has("UVM_ALLOC_DEVICE_P2P_PARAMS") {
+            let mut args = Struct::new("UVM_ALLOC_DEVICE_P2P_PARAMS").with("base", 0x1000);
+            let mut ask = |length, uuid: &[u8; 16]| {
+                args.set("length", length);
+                args.put("gpuUuid", uuid);
+                uvm(fd, "UVM_ALLOC_DEVICE_P2P", &mut args)
+            };
+            assert_eq!((ask(1, &UUID), ask(0x1000, &UUID)), (INVALID_ARGUMENT, INVALID_DEVICE));
+            assert_eq!(register(fd, UUID), OK);
+            assert_eq!(ask(0x1000, &UUID), NOT_SUPPORTED);
+        }
+    }
+
     what_is_not_played_says_so {
         let fd = uvm_file();
         let mut args = Struct::new("UVM_PAGEABLE_MEM_ACCESS_ON_GPU_PARAMS");

@@ -117,6 +117,17 @@ impl Driver {
         self.create_range(caller, base, Range { length, kind: RangeKind::Pool, memory })
     }
 
+    /// UVM_ALLOC_DEVICE_P2P: `uvm_api_alloc_device_p2p`, of a kernel that has no pages for a GPU's memory
+    /// (CONFIG_PCI_P2PDMA).
+    pub(super) fn alloc_device_p2p(&mut self, caller: Caller<'_>, args: &Params) -> Result {
+        let (base, length, offset) = (args.get("base")?, args.get("length")?, args.get("offset")?);
+        if is_range(base, length).is_err() || offset % PAGE != 0 {
+            return Err(Status::INVALID_ARGUMENT.into());
+        }
+        self.registered_gpu(caller, args, "gpuUuid")?;
+        Err(Status::NOT_SUPPORTED.into())
+    }
+
     /// UVM_VALIDATE_VA_RANGE: `uvm_api_validate_va_range`.
     pub(super) fn validate_range(&mut self, caller: Caller<'_>, args: &Params) -> Result {
         let (base, length) = (args.get("base")?, args.get("length")?);

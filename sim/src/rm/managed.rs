@@ -167,6 +167,16 @@ impl Driver {
         Some(all)
     }
 
+    /// UVM_DISCARD: what pages hold is of no use any more, and may stay (`uvm_api_discard`).
+    pub(super) fn discard(&mut self, caller: Caller<'_>, args: &Params) -> Result {
+        /// UVM_DISCARD_FLAGS_UNMAP.
+        const UNMAP: u64 = 1;
+        if ![0, UNMAP].contains(&args.get("flags")?) {
+            return Err(Status::INVALID_ARGUMENT.into());
+        }
+        self.within_managed(caller, args, "base").map(drop)
+    }
+
     /// UVM_SET_PREFERRED_LOCATION.
     pub(super) fn prefer(&mut self, caller: Caller<'_>, args: &Params) -> Result {
         let (base, end) = self.within_managed(caller, args, "requestedBase")?;

@@ -119,7 +119,7 @@ impl Drop for Space {
 const SHARING: u64 = 2;
 
 /// What the driver's Linux code knows (uvm.c: `uvm_ioctl`).
-const KNOWN: [&str; 42] = [
+const KNOWN: [&str; 45] = [
     "UVM_INITIALIZE",
     "UVM_MM_INITIALIZE",
     "UVM_PAGEABLE_MEM_ACCESS",
@@ -162,6 +162,9 @@ const KNOWN: [&str; 42] = [
     "UVM_CLEAN_UP_ZOMBIE_RESOURCES",
     "UVM_POPULATE_PAGEABLE",
     "UVM_VALIDATE_VA_RANGE",
+    "UVM_ALLOC_DEVICE_P2P",
+    "UVM_CLEAR_ALL_ACCESS_COUNTERS",
+    "UVM_DISCARD",
 ];
 
 impl Driver {
@@ -290,6 +293,10 @@ impl Driver {
             "UVM_PREVENT_MIGRATION_RANGE_GROUPS" | "UVM_ALLOW_MIGRATION_RANGE_GROUPS" => {
                 self.set_migration(caller, args)
             }
+            "UVM_DISCARD" => self.discard(caller, args),
+            // They count from zero: no page moves by them (`uvm_perf_access_counter_migration_enable`).
+            "UVM_CLEAR_ALL_ACCESS_COUNTERS" => Ok(()),
+            "UVM_ALLOC_DEVICE_P2P" => self.alloc_device_p2p(caller, args),
             "UVM_ENABLE_PEER_ACCESS" => self.set_peer_access(caller, args, true),
             "UVM_DISABLE_PEER_ACCESS" => self.set_peer_access(caller, args, false),
             _ => Err(Failed::NotSimulated(Status::NOT_SUPPORTED, name.to_owned())),
