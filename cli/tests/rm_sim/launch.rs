@@ -430,8 +430,29 @@ fn runs_on(name: &str, gpu: &str, tag: &str) {
         "{told:?}"
     );
     assert!(told[1].1.contains("misaligned"), "{told:?}");
-    let why = if gpu == "rtxpro6000" { "machine code of class 0xcec0" } else { "no code of sm_" };
+    let why = if gpu == "rtxpro6000" { "sm_120 is not executed" } else { "no code of sm_" };
     assert!(told[2].1.contains(why), "{told:?}");
+}
+
+/// Bits 25:23 of Hopper's descriptions say what is launched.
+fn a_queue_is_launched() {
+    let mut rig = Rig::new();
+    let kernel = Kernel { text: SCALE, blocks: 1, threads: 1, data: BASE + FROM, factor: 3 };
+    let at = Version::here(&rig).describe(&mut rig, 0, &kernel, &[((25, 23), 3)]);
+    rig.launch(at);
+    assert_eq!(rig.error(), EXCEPTION);
+}
+
+#[test]
+fn what_is_not_executed_is_told_with_its_code() {
+    let name = "rm_sim::launch::what_is_not_executed_is_told_with_its_code";
+    let report = simulate(name, "570.86.15", &["--gpu", "h100"], a_queue_is_launched);
+    let [(code, text)] = &diagnostics(&report)[..] else { panic!("{report}") };
+    assert_eq!(code, "not-executed");
+    let (launch, program) = (BASE + QMD, BASE + PROGRAM);
+    let what =
+        format!("compute launch at {launch:#x}, sm_90 code at {program:#x}: a launch of type 3");
+    assert!(text.contains(&what), "{text}");
 }
 
 #[test]

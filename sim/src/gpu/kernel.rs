@@ -12,7 +12,7 @@ use nvabi_emu::{
 
 use super::engine::{Bus, Fault, KernelSpace, Note, Outcome, Trap};
 use super::launch::Object;
-use super::qmd::Qmd;
+use super::qmd::{Qmd, architecture};
 use super::texture::PoolTextures;
 use crate::limits::Places;
 use crate::log::RunId;
@@ -93,7 +93,9 @@ pub(super) fn start(
     at: u64,
     qmd: &Qmd,
 ) -> Outcome<Option<Running>> {
-    let what = format!("compute launch at {at:#x} is not executed: {qmd}");
+    let (name, program) = (architecture(object.class), qmd.program);
+    let what =
+        format!("compute launch at {at:#x} is not executed: {name} code at {program:#x}, {qmd}");
     let refused = |why: &str| Fault::Unsupported(format!("{what}: {why}"));
     let space = bus.for_kernels().ok_or_else(|| refused("this GPU runs no kernels"))?;
     let blocks = qmd.grid.iter().fold(1, |all: u64, count| all.saturating_mul((*count).into()));
@@ -159,7 +161,7 @@ fn placed(
 ) -> Outcome<Placed> {
     let class = object.class;
     let known = ARCHITECTURES.iter().find(|(known, _)| *known == class);
-    let why = || refused(&format!("machine code of class {class:#06x} is not executed"));
+    let why = || refused(&format!("{} is not executed", architecture(class)));
     let (_, sm) = *known.ok_or_else(why)?;
     let mut banks = Vec::new();
     for bank in &qmd.constants {

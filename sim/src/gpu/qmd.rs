@@ -346,7 +346,14 @@ impl Qmd {
         if version.0 >= 4 {
             rest?;
         }
-        Self::of(&bytes, version, layout)
+        Self::of(&bytes, version, layout).map_err(|fault| match fault {
+            Fault::Unsupported(why) => {
+                let (program, name) = (layout.program.read(&bytes), architecture(class));
+                let what = format!("compute launch at {at:#x}, {name} code at {program:#x}");
+                Fault::Unsupported(format!("{what}: {why}"))
+            }
+            other => other,
+        })
     }
 
     fn of(bytes: &[u8; LARGEST], version: (u32, u32), layout: &Layout) -> Outcome<Self> {
@@ -413,6 +420,20 @@ impl Qmd {
             samplers_by_header: is_set(layout.samplers_by_header),
         })
     }
+}
+
+/// What the code of a compute class is for, as compilers name it.
+pub(super) fn architecture(class: u32) -> String {
+    let known = match class {
+        0xc6c0 => "sm_80",
+        0xc7c0 => "sm_86",
+        0xc9c0 => "sm_89",
+        0xcbc0 => "sm_90",
+        0xcdc0 => "sm_100",
+        0xcec0 => "sm_120",
+        _ => return format!("class {class:#06x}"),
+    };
+    known.to_owned()
 }
 
 impl std::fmt::Display for Qmd {
