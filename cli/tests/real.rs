@@ -1412,6 +1412,27 @@ fn programs_keep_a_gpu_busy() {
     }
 }
 
+/// NVML's metrics of performance are those of what a program keeps busy, and nvidia-smi shows them.
+#[test]
+fn metrics_of_performance_are_had() {
+    let versions = versions();
+    if !versions[0].folder.with_file_name("python").join("pynvml.py").exists() {
+        skip(Need::Real, "there is no pynvml.py")
+    }
+    for real in cuda_pairs(&versions, &["h100"]).into_iter().map(|(real, _)| real) {
+        let script = [real_file("gpm.py"), "python3".into(), real_file("kernels.py"), ptx()];
+        let seen = real.run(&["--gpu", "h100"], Path::new("python3"), &script);
+        let what = format!("{}: {} {:?}", real.version, seen.told, seen.diagnostics);
+        assert_eq!((seen.code, seen.out.as_str()), (Some(0), "devices: 1\n"), "{what}");
+        assert!(!seen.is_told(), "{what}");
+        // The first rows are those of a card of which there is one sample.
+        let table = real.ask("h100", &["dmon", "--gpm-metrics", "1,2,10", "-c", "4"]);
+        let last: Vec<&str> = table.lines().last().unwrap().split_whitespace().collect();
+        assert!(last.ends_with(&["0", "0", "0"]), "{}: {table}", real.version);
+        assert!(real.ask("h100", &["gpm", "-g"]).contains("DISABLED"), "{}", real.version);
+    }
+}
+
 /// The daemon that lets programs share a card starts, answers and quits.
 #[test]
 fn mps_answers() {

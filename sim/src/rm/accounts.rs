@@ -28,6 +28,8 @@ pub(super) struct Account {
 pub(super) struct Accounts {
     running: BTreeMap<u32, Account>,
     ended: VecDeque<(u32, Account)>,
+    /// What all did, those that are forgotten too.
+    done: Busy,
 }
 
 impl Accounts {
@@ -39,9 +41,15 @@ impl Accounts {
 
     /// What a program did.
     pub(super) fn worked(&mut self, process: u32, busy: Busy) {
+        self.done.add(busy);
         if let Some(account) = self.running.get_mut(&process) {
             account.busy.add(busy);
         }
+    }
+
+    /// What all programs did.
+    pub(super) fn done(&self) -> Busy {
+        self.done
     }
 
     /// Ends all but some.

@@ -7,7 +7,7 @@ use super::frontend::Caller;
 use super::interface::Params;
 use super::memory::Of;
 use super::server::{Object, ObjectKind, OtherObject};
-use super::{Driver, NodeKind};
+use super::{Driver, NodeKind, counters};
 use crate::Errno;
 use crate::Status;
 
@@ -232,6 +232,9 @@ impl Driver {
         }
         if let (Some(record), Some(gpu)) = (&rule.shared, gpu) {
             return Ok(ObjectKind::Memory(self.show_record(gpu, record)?));
+        }
+        if let (counters::CLASS, Some(gpu)) = (name, gpu) {
+            return Ok(ObjectKind::Memory(self.show_counters(gpu)?));
         }
         if let (Some(size), Some(gpu)) = (rule.registers, gpu) {
             return Ok(ObjectKind::Memory(Arc::new(self.buffer(size, gpu, Of::Registers)?)));

@@ -324,6 +324,7 @@ impl Driver {
         let after: Vec<_> = after.collect();
         self.gpus[gpu].instances = Instances::default();
         self.gpus[gpu].accounts = Accounts::default();
+        self.counters.set_stream(gpu, false);
         self.has_other_entries = true;
         self.change(gpu, after);
     }
@@ -406,6 +407,7 @@ impl Driver {
         own.registers.clear();
         own.rebinds.clear();
         own.was_started = false;
+        self.counters.set_stream(gpu, false);
         self.has_other_entries = true;
     }
 

@@ -13,6 +13,7 @@ mod alloc;
 mod capabilities;
 mod channel;
 mod control;
+mod counters;
 mod dma_buf;
 mod energy;
 mod events;
@@ -52,6 +53,7 @@ use super::profile::Profile;
 use super::supervisor;
 use super::topology::{Spots, Topology};
 use channel::Channels;
+use counters::Counters;
 use dma_buf::DmaBuf;
 use events::{OsEvent, Queue};
 use gpu::Gpu;
@@ -249,6 +251,7 @@ pub(crate) struct Driver {
     last_address: u64,
     /// Memory that shows what GPUs say.
     shown: Shown,
+    counters: Counters,
     channels: Channels,
     /// Time as GPUs count it.
     clock: Clock,
@@ -369,6 +372,7 @@ impl Driver {
             last_buffer: 0,
             last_address: 0,
             shown: Shown::default(),
+            counters: Counters::default(),
             channels: Channels::default(),
             clock: Clock::new(),
             is_lenient: false,

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::channel::{ChannelId, Group};
+use super::counters;
 use super::events::Notifier;
 use super::handles::Handles;
 use super::memory::{Buffer, Of};
@@ -202,6 +203,10 @@ impl ObjectKind {
             Self::Subdevice(_) => class == 0x2080,
             Self::GpuInstance { .. } => class == 0xc637,
             Self::ComputeInstance { .. } => class == 0xc638,
+            // Counters are a GPU's registers.
+            Self::Memory(buffer) if buffer.of == Of::Registers => {
+                [0x0041, counters::COMMANDS].contains(&class)
+            }
             Self::Memory(_) | Self::Range(_) | Self::Window(_) => class == 0x0041,
             Self::Space(_) => class == 0x90f1,
             Self::Group(_) => class == 0xa06c,

@@ -5,12 +5,12 @@ use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use super::Driver;
 use super::interface::Params;
 use super::memory::{Buffer, Of};
+use super::{Driver, counters};
 use crate::Status;
 use crate::memory::Memory;
-use crate::rm::failed::Result;
+use crate::rm::failed::{Failed, Result};
 
 /// How old the values may be.
 const AGE: Duration = Duration::from_millis(100);
@@ -27,7 +27,28 @@ pub(super) struct Shown {
     written: Option<Instant>,
 }
 
+impl Shown {
+    /// Whether memory shows such a record.
+    pub(super) fn shows(&self, buffer: &Buffer, record: &str) -> bool {
+        let is_it = |it: &Weak<Buffer>| it.upgrade().is_some_and(|it| *it == *buffer);
+        self.records.iter().any(|(it, name)| name == record && is_it(it))
+    }
+}
+
 impl Driver {
+    /// Memory that shows counters of a GPU's, by the file of the GPU.
+    pub(super) fn show_counters(&mut self, gpu: usize) -> Result<Arc<Buffer>> {
+        // Instances have counters of their own.
+        if self.is_mig_enabled(gpu) {
+            let what = format!("class {} of instances", counters::CLASS);
+            return Err(Failed::NotSimulated(Status::NOT_SUPPORTED, what));
+        }
+        let buffer = Arc::new(self.buffer(counters::BYTES, gpu, Of::Registers)?);
+        self.shown.records.push((Arc::downgrade(&buffer), counters::CLASS.to_owned()));
+        self.write_counters(&buffer);
+        Ok(buffer)
+    }
+
     /// Memory that shows a record of a GPU's.
     pub(super) fn show_record(&mut self, gpu: usize, record: &str) -> Result<Arc<Buffer>> {
         let size = self.interface.size(record).ok_or(Status::INVALID_CLASS)?;
@@ -56,6 +77,9 @@ impl Driver {
         // Nobody is there any more to write what a GPU says that is lost.
         if self.gpus.get(buffer.gpu).is_some_and(|gpu| gpu.is_lost) {
             return;
+        }
+        if record == counters::CLASS {
+            return self.write_counters(buffer);
         }
         let mut params = Params::of(&self.interface, record, Vec::new());
         self.fill_shared(buffer.gpu, record, &mut params);

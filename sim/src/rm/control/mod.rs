@@ -5,6 +5,7 @@ mod accounting;
 mod answers;
 mod channel;
 mod compute_mode;
+mod counters;
 mod debugger;
 mod event;
 mod export;
@@ -71,6 +72,7 @@ fn handler(name: &str) -> Option<Handler> {
         .or_else(|| accounting::handler(name))
         .or_else(|| load::handler(name))
         .or_else(|| registers::handler(name))
+        .or_else(|| counters::handler(name))
 }
 
 impl Driver {
