@@ -4,9 +4,9 @@
 #   NVABI_REAL=FOLDER benches/libcuda.sh [RUNS] [GPU]
 #
 # FOLDER is what tests/real/fetch.sh prints, or its first line. One program initialises libcuda, makes a context and
-# copies 1 MiB there and back; another copies pinned memory of 64 MiB, and once more by memmove; a third has a stream
-# write words after pauses; a fourth sleeps for five seconds with a context. They alternate with `true` on the same
-# machine, RUNS times each (default 11); medians.
+# copies 1 MiB there and back; others do so on each of eight GPUs, copy pinned memory of 64 MiB, and once more by memmove,
+# copy and fill 4 MiB within a GPU (kernels of libcuda's own), have a stream write words after pauses, and sleep for five
+# seconds with a context. They alternate with `true` on the same machine, RUNS times each (default 11); medians.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/.."
@@ -45,6 +45,12 @@ def both_ways(host, size):
 
 begin = time.monotonic()
 call("cuInit", 0)
+if part == "all":
+    for device in range(made(ctypes.c_int, "cuDeviceGetCount").value):
+        context = made(ctypes.c_void_p, "cuCtxCreate_v2", 0, device)
+        both_ways(ctypes.create_string_buffer(1 << 20), 1 << 20)
+    print((time.monotonic() - begin) * 1e3, file=out)
+    sys.exit()
 context = made(ctypes.c_void_p, "cuCtxCreate_v2", 0, 0)
 if part == "context":
     both_ways(ctypes.create_string_buffer(1 << 20), 1 << 20)
@@ -61,6 +67,14 @@ elif part == "copies":
         ctypes.memmove(other, pinned, size)
         took = time.monotonic() - began
     print(size / 1e9 / took, file=open(sys.argv[2] + "-plain", "a"))
+elif part == "within":
+    size = 4 << 20
+    one, other = (made(Pointer, "cuMemAlloc_v2", Size(size)) for _ in range(2))
+    for name, args in (("cuMemcpyDtoD_v2", (one, other, Size(size))), ("cuMemsetD8_v2", (one, 7, Size(size)))):
+        began = time.monotonic()
+        call(name, *args)
+        call("cuCtxSynchronize")
+        print(size / 1e9 / (time.monotonic() - began), file=open(f"{sys.argv[2]}-{name}", "a"))
 elif part == "rings":
     stream = made(ctypes.c_void_p, "cuStreamCreate", 1)
     memory = made(ctypes.c_void_p, "cuMemHostAlloc", Size(4096), 2)
@@ -100,7 +114,9 @@ timed() { local out=$1 begin=${EPOCHREALTIME/./}; shift; "$@"; echo $(((${EPOCHR
 for _ in $(seq "$runs"); do
     timed "$work/start" sim 1 true
     timed "$work/whole" sim 1 python3 "$work/program.py" context "$work/context"
+    sim 8 python3 "$work/program.py" all "$work/all"
     sim 1 python3 "$work/program.py" copies "$work/copies"
+    sim 1 python3 "$work/program.py" within "$work/within"
     sim 1 python3 "$work/program.py" rings "$work/rings0" 0 50
     sim 1 python3 "$work/program.py" rings "$work/rings1" 0.001 50
     sim 1 python3 "$work/program.py" rings "$work/rings10" 0.01 50
@@ -109,13 +125,16 @@ for _ in $(seq "$runs"); do
     sim 1 python3 "$work/program.py" idle "$work/idle1" "$nvabi"
     sim 8 python3 "$work/program.py" idle "$work/idle8" "$nvabi"
 done
-median() { sort -g "$work/$1" | awk '{ v[NR] = $1 } END { printf "%.2f", v[int((NR + 1) / 2)] }'; }
+median() { sort -g "$work/$1" | awk '{ v[NR] = $1 } END { printf "%.3f", v[int((NR + 1) / 2)] }'; }
 printf 'libcuda %s on %s, %d runs, medians\n' "${real##*/}" "$gpu" "$runs"
 printf '%-62s %8s ms\n' 'the simulator and a program that does nothing' "$(median start)"
 printf '%-62s %8s ms\n' 'the same and Python with cuInit, a context, 1 MiB both ways' "$(median whole)"
 printf '%-62s %8s ms\n' 'cuInit, a context, 1 MiB three times there and back' "$(median context)"
+printf '%-62s %8s ms\n' 'the same on each of eight GPUs' "$(median all)"
 printf '%-62s %8s GB/s\n' 'pinned memory, 64 MiB' "$(median copies)"
 printf '%-62s %8s GB/s\n' 'the same memory by memmove, in the program' "$(median copies-plain)"
+printf '%-62s %8s GB/s\n' 'a copy within a GPU, 4 MiB' "$(median within-cuMemcpyDtoD_v2)"
+printf '%-62s %8s GB/s\n' 'a fill of the same' "$(median within-cuMemsetD8_v2)"
 for pause in 0 1 10 100 1000; do
     printf '%-62s %8s us\n' "a word that a stream writes after a pause of $pause ms" "$(median "rings$pause")"
 done
