@@ -538,6 +538,45 @@ def pools(device):
     call("cuStreamDestroy_v2", stream)
 
 
+class Ticket(ctypes.Structure):
+    """CUmemPoolPtrExportData: memory of a pool, for who has the pool's file."""
+    _fields_ = [("bytes", ctypes.c_ubyte * 64)]
+
+
+def lends(device):
+    """A pool that another program imports by its file, and two pieces of it: what each wrote, the other reads."""
+    # CUmemPoolProps: pinned memory of a device, for files.
+    pool = made(ctypes.c_void_p, "cuMemPoolCreate", ctypes.byref((ctypes.c_int * 24)(1, 1, 1, device)))
+    sizes = 4097, (3 << 20) + 5
+    pieces = [made(Pointer, "cuMemAllocFromPoolAsync", Size(size), pool, None) for size in sizes]
+    for piece, size in zip(pieces, sizes):
+        call("cuMemcpyHtoDAsync_v2", piece, fresh(size), Size(size), None)
+    call("cuCtxSynchronize")
+    file = made(ctypes.c_int, "cuMemPoolExportToShareableHandle", pool, 1, Pointer(0)).value
+    tickets = [bytes(made(Ticket, "cuMemPoolExportPointer", piece).bytes).hex() for piece in pieces]
+    child("borrows", str(file), *map(str, sizes), *tickets, str(device), files=[file])
+    for piece, size in zip(pieces, sizes):
+        same(read(piece, size), fresh(size)[::-1], f"{size} bytes that another program wrote to a pool")
+        call("cuMemFreeAsync", piece, None)
+    os.close(file)
+    call("cuMemPoolDestroy", pool)
+
+
+def borrows(file, *words):
+    """The other program of `lends`."""
+    pool = made(ctypes.c_void_p, "cuMemPoolImportFromShareableHandle", ctypes.c_void_p(int(file)), 1, Pointer(0))
+    device, sizes, tickets = words[-1], map(int, words[:2]), words[2:4]
+    call("cuMemPoolSetAccess", pool, (ctypes.c_int * 3)(1, int(device), 3), Size(1))
+    for size, ticket in zip(sizes, tickets):
+        ticket = Ticket.from_buffer_copy(bytes.fromhex(ticket))
+        piece = made(Pointer, "cuMemPoolImportPointer", pool, ctypes.byref(ticket))
+        same(read(piece, size), fresh(size), f"{size} bytes of a pool of another program")
+        call("cuMemcpyHtoD_v2", piece, fresh(size)[::-1], Size(size))
+        call("cuMemFreeAsync", piece, None)
+    call("cuCtxSynchronize")
+    call("cuMemPoolDestroy", pool)
+
+
 def graphs(_):
     """There, on the device and back, in a graph that is launched twice."""
     size = 5000
@@ -592,6 +631,16 @@ def contexts(device):
         folder.cleanup()
     if made(ctypes.c_void_p, "cuCtxGetCurrent").value != before.value:
         sys.exit("another context is current")
+
+
+def limits(_):
+    """Limits of a context are as they were set: of what memory is fetched at once, the driver is told."""
+    for limit, values in ((0, (2048, 1024)), (1, (2 << 20, 1 << 20)), (5, (32, 64, 128))):
+        for value in values:
+            call("cuCtxSetLimit", limit, Size(value))
+            found = made(Size, "cuCtxGetLimit", limit).value
+            if found < value:
+                sys.exit(f"limit {limit} was set to {value} and is {found}")
 
 
 def dumps(device):
@@ -785,7 +834,7 @@ for device in range(count):
         large()
     for part in (copies, streams, room, surfaces, own_pages, virtual, waits, modules):
         part()
-    for part in (managed, shared, fills, later, boxes, kept, pools, graphs, sparse, contexts, full, primary, forked,
+    for part in (managed, shared, fills, later, boxes, kept, pools, lends, graphs, sparse, contexts, limits, full, primary, forked,
                  errors):
         part(device)
     call("cuCtxDestroy_v2", context)
