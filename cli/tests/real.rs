@@ -1396,6 +1396,22 @@ fn a_killed_program_gives_its_memory_back() {
     on_each_pair(&versions, &[real_file("killed.py")], |_| "devices: 1\n".to_owned());
 }
 
+/// Programs copy at one time, each its own bytes, while another one of them is killed in the middle of a copy.
+#[test]
+fn programs_copy_beside_one_that_is_killed() {
+    let versions = versions();
+    if !versions[0].folder.with_file_name("python").join("pynvml.py").exists() {
+        skip(Need::Real, "there is no pynvml.py")
+    }
+    for (real, card) in cuda_pairs(&versions, &["l4", "h100"]) {
+        let script = [real_file("together.py")];
+        let seen = real.run(&["--gpu", card], Path::new("python3"), &script);
+        let what = format!("{} {card}: {}", real.version, seen.told);
+        assert_eq!((seen.code, seen.out.as_str()), (Some(0), "devices: 1\n"), "{what}");
+        assert_eq!(seen.diagnostics, [], "{what}");
+    }
+}
+
 /// A GPU is busy while programs launch kernels or copy, and with their work.
 #[test]
 fn programs_keep_a_gpu_busy() {
