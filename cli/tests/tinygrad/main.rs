@@ -163,6 +163,19 @@ fn kernels_compute() {
     }
 }
 
+/// Kernels that tinygrad writes as PTX come to the same results: the text is in its launches, as it is for its mock.
+#[test]
+fn kernels_compute_as_text() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tinygrad/compute.py");
+    let tags = MODULES.map(|(tag, _)| tag).into_iter().chain(["595.45.04"]);
+    for (tag, (card, arch, _)) in tags.zip(CARDS) {
+        let machine = ["--ptx", "--gpu", card];
+        let (said, told) = computes_on(tag, &machine, "DEV=MOCK+NV:PTX", script, &[]);
+        assert_eq!(said, format!("{arch}: 19 of 19\n"), "{tag} {card}");
+        assert_eq!(told, serde_json::json!([]), "{tag} {card}");
+    }
+}
+
 /// tinygrad asks the driver what went wrong, and says so.
 #[test]
 fn kernels_that_go_wrong_are_reported() {
@@ -207,16 +220,28 @@ fn kernels_that_go_wrong_are_reported() {
     }
 }
 
-/// What a script that compiles kernels prints, and the simulated machine's diagnostics.
+/// What a script that compiles kernels by NVRTC prints, and the simulated machine's diagnostics.
 fn computes(tag: &str, card: &str, script: &str, args: &[&str]) -> (String, serde_json::Value) {
-    let (tinygrad, nvrtc) = (tinygrad(), nvabi_test::nvrtc());
+    let (_, nvrtc) = (tinygrad(), nvabi_test::nvrtc());
+    let libraries = format!("LD_LIBRARY_PATH={}", nvrtc.display());
+    computes_on(tag, &["--gpu", card], &libraries, script, args)
+}
+
+/// The same on a machine, of a script with a variable.
+fn computes_on(
+    tag: &str,
+    machine: &[&str],
+    variable: &str,
+    script: &str,
+    args: &[&str],
+) -> (String, serde_json::Value) {
+    let tinygrad = tinygrad();
     let folder = TempDir::new().unwrap();
     let report = folder.path().join("report.json");
     let report = report.to_str().unwrap();
-    let machine = ["rm", "sim", "--tag", tag, "--gpu", card, "--report", report, "--"];
-    let libraries = format!("LD_LIBRARY_PATH={}", nvrtc.display());
+    let machine = [&["rm", "sim", "--tag", tag, "--report", report], machine, &["--"]].concat();
     // What tinygrad has compiled before is of no use here.
-    let program = ["env", &libraries, "CACHELEVEL=0", "python3", script];
+    let program = ["env", variable, "CACHELEVEL=0", "python3", script];
     let program = [&program[..], &[tinygrad.to_str().unwrap()], args].concat();
     let output = nvabi(&[&machine[..], &program].concat());
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
