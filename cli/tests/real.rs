@@ -1396,6 +1396,22 @@ fn a_killed_program_gives_its_memory_back() {
     on_each_pair(&versions, &[real_file("killed.py")], |_| "devices: 1\n".to_owned());
 }
 
+/// One that ends, or is killed, while its own pages are copied is no error of the GPU.
+#[test]
+fn programs_may_end_in_a_copy_of_their_pages() {
+    let mut versions = versions();
+    if !versions[0].folder.with_file_name("python").join("pynvml.py").exists() {
+        skip(Need::Real, "there is no pynvml.py")
+    }
+    versions.truncate(1);
+    let args = [real_file("killed.py").into_os_string(), "own".into(), "pages".into()];
+    let args: Vec<&OsStr> = args.iter().map(|arg| arg.as_os_str()).collect();
+    let seen = versions[0].run(&["--gpu", "a100"], Path::new("python3"), &args);
+    let what = format!("{}: {} {:?}", versions[0].version, seen.out, seen.diagnostics);
+    assert_eq!((seen.code, seen.out.as_str()), (Some(0), "devices: 1\n"), "{what}");
+    assert_eq!(seen.diagnostics, [], "{what}");
+}
+
 /// Programs copy at one time, each its own bytes, while another one of them is killed in the middle of a copy.
 #[test]
 fn programs_copy_beside_one_that_is_killed() {
