@@ -65,6 +65,16 @@ fn versions() -> Vec<Real> {
     all
 }
 
+/// The same, for scripts that ask NVML.
+fn versions_with_nvml() -> Vec<Real> {
+    let versions = versions();
+    let python = versions[0].folder.with_file_name("python");
+    if !python.join("pynvml.py").exists() {
+        skip(Need::Real, format!("there is no {}/pynvml.py", python.display()))
+    }
+    versions
+}
+
 /// Each version with a card and each card with a version, for tests whose every pair takes long: all pairs where all
 /// is to be checked.
 fn pairs<'a>(versions: &'a [Real], cards: &[&'a str]) -> Vec<(&'a Real, &'a str)> {
@@ -1389,23 +1399,17 @@ fn cupti_records_kernels_copies_and_moves() {
 /// A program that is killed in the middle of a copy gives all back, and the next one copies.
 #[test]
 fn a_killed_program_gives_its_memory_back() {
-    let versions = versions();
-    if !versions[0].folder.with_file_name("python").join("pynvml.py").exists() {
-        skip(Need::Real, "there is no pynvml.py")
-    }
+    let versions = versions_with_nvml();
     on_each_pair(&versions, &[real_file("killed.py")], |_| "devices: 1\n".to_owned());
 }
 
 /// One that ends, or is killed, while its own pages are copied is no error of the GPU.
 #[test]
 fn programs_may_end_in_a_copy_of_their_pages() {
-    let mut versions = versions();
-    if !versions[0].folder.with_file_name("python").join("pynvml.py").exists() {
-        skip(Need::Real, "there is no pynvml.py")
-    }
+    let mut versions = versions_with_nvml();
     versions.truncate(1);
-    let args = [real_file("killed.py").into_os_string(), "own".into(), "pages".into()];
-    let args: Vec<&OsStr> = args.iter().map(|arg| arg.as_os_str()).collect();
+    let script = real_file("killed.py");
+    let args = [script.as_os_str(), OsStr::new("die")];
     let seen = versions[0].run(&["--gpu", "a100"], Path::new("python3"), &args);
     let what = format!("{}: {} {:?}", versions[0].version, seen.out, seen.diagnostics);
     assert_eq!((seen.code, seen.out.as_str()), (Some(0), "devices: 1\n"), "{what}");
@@ -1415,10 +1419,7 @@ fn programs_may_end_in_a_copy_of_their_pages() {
 /// Programs copy at one time, each its own bytes, while another one of them is killed in the middle of a copy.
 #[test]
 fn programs_copy_beside_one_that_is_killed() {
-    let versions = versions();
-    if !versions[0].folder.with_file_name("python").join("pynvml.py").exists() {
-        skip(Need::Real, "there is no pynvml.py")
-    }
+    let versions = versions_with_nvml();
     for (real, card) in cuda_pairs(&versions, &["l4", "h100"]) {
         let script = [real_file("together.py")];
         let seen = real.run(&["--gpu", card], Path::new("python3"), &script);
@@ -1431,10 +1432,7 @@ fn programs_copy_beside_one_that_is_killed() {
 /// A GPU is busy while programs launch kernels or copy, and with their work.
 #[test]
 fn programs_keep_a_gpu_busy() {
-    let versions = versions();
-    if !versions[0].folder.with_file_name("python").join("pynvml.py").exists() {
-        skip(Need::Real, "there is no pynvml.py")
-    }
+    let versions = versions_with_nvml();
     for (real, card) in cuda_pairs(&versions, &["l4", "rtx3090", "a100", "h100"]) {
         let script = [real_file("busy.py"), ptx()];
         let seen = real.run(&["--gpu", card], Path::new("python3"), &script);
@@ -1447,10 +1445,7 @@ fn programs_keep_a_gpu_busy() {
 /// NVML's metrics of performance are those of what a program keeps busy, and nvidia-smi shows them.
 #[test]
 fn metrics_of_performance_are_had() {
-    let versions = versions();
-    if !versions[0].folder.with_file_name("python").join("pynvml.py").exists() {
-        skip(Need::Real, "there is no pynvml.py")
-    }
+    let versions = versions_with_nvml();
     for real in cuda_pairs(&versions, &["h100"]).into_iter().map(|(real, _)| real) {
         let script = [real_file("gpm.py"), "python3".into(), real_file("kernels.py"), ptx()];
         let seen = real.run(&["--gpu", "h100"], Path::new("python3"), &script);
@@ -1534,11 +1529,7 @@ fn kernels_that_go_wrong_are_told() {
 
 #[test]
 fn nvml_answers_every_function() {
-    let versions = versions();
-    let python = versions[0].folder.with_file_name("python");
-    if !python.join("pynvml.py").exists() {
-        skip(Need::Real, format!("there is no {}/pynvml.py", python.display()))
-    }
+    let versions = versions_with_nvml();
     let script = real_file("nvml.py");
     let text = std::fs::read_to_string(real_file("nvml.txt")).unwrap();
     let table = statuses(&text);
@@ -1782,10 +1773,7 @@ impl Real {
 /// `nvabi rm profile` of a recording is the card that was recorded, as far as programs show it.
 #[test]
 fn a_recorded_card_is_the_same_card() {
-    let versions = versions();
-    if !versions[0].folder.with_file_name("python").join("pynvml.py").exists() {
-        skip(Need::Real, "there is no pynvml.py")
-    }
+    let versions = versions_with_nvml();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/real");
     let text = std::fs::read_to_string(folder.join("differ.txt")).unwrap();
     let known = may_differ(&text);

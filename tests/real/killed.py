@@ -72,11 +72,11 @@ NEVER = str(1 << 40)
 class Copying:
     """A program that copies until it is killed."""
 
-    def __init__(self, *args):
+    def __init__(self, part, *args):
         file = os.memfd_create("shown")
         os.truncate(file, mmap.PAGESIZE)
         self.shown = memoryview(mmap.mmap(file, mmap.PAGESIZE)).cast("Q")
-        self.process = subprocess.Popen([sys.executable, __file__, str(file), *args], pass_fds=[file])
+        self.process = subprocess.Popen([sys.executable, __file__, part, str(file), *args], pass_fds=[file])
         os.close(file)
         atexit.register(self.process.kill)
         self.until(lambda: self.shown[ENDED] > 0, "copy")
@@ -96,7 +96,7 @@ class Copying:
         return self.shown[BEGAN] > self.shown[ENDED]
 
 
-def die(*_):
+def die():
     """Programs end while their own pages are copied: the GPU says nothing of it, and all memory comes back."""
     pynvml.nvmlInit()
     device = pynvml.nvmlDeviceGetHandleByIndex(0)
@@ -106,8 +106,8 @@ def die(*_):
     killed = 0
     for kind in ("pageable", "pinned", "registered"):
         for way in ("in", "out"):
-            killed += Copying(kind, way, NEVER).kill()
-            ending = Copying(kind, way, "3")
+            killed += Copying("copy_own", kind, way, NEVER).kill()
+            ending = Copying("copy_own", kind, way, "3")
             if ending.process.wait() != 0:
                 sys.exit(f"a program ended with {ending.process.returncode}")
     if killed == 0:
@@ -146,7 +146,7 @@ def main():
     before = used()
     killed = 0
     for _ in range(2):
-        copying = Copying()
+        copying = Copying("copy")
         seen = running().get(copying.process.pid, 0)
         if not SIZE <= seen <= used() - before:
             sys.exit(f"a copying program has {seen} bytes, of {used() - before} more than before")
@@ -164,5 +164,5 @@ def main():
     print("devices: 1")
 
 
-PARTS = {1: main, 2: copy, 3: die, 5: copy_own}
-sys.exit(PARTS[len(sys.argv)](*sys.argv[1:]))
+PARTS = {"copy": copy, "copy_own": copy_own, "die": die}
+sys.exit(PARTS[sys.argv[1]](*sys.argv[2:]) if len(sys.argv) > 1 else main())
