@@ -87,7 +87,9 @@ impl Run {
 
     /// Takes over what was written, as what happens in this run.
     pub(super) fn settle_texts(&self) {
-        if !self.writers().is_empty() {
+        // One that was killed has closed its file before its thread is gone.
+        let are_held = self.writers_are_held.load(Ordering::Acquire);
+        if are_held || !self.writers().is_empty() {
             self.shared.settle_texts(&mut self.machine());
         }
     }
