@@ -95,7 +95,7 @@ def drawn_beyond(begin, power):
 rest, low = shown(), voltage()
 if rest[4] != 1:
     sys.exit(f"at rest the GPU is at {rest}")
-for what, words in ("kernels", [sys.argv[1]]), ("copies", []):
+for what, words in ("kernels", [sys.argv[1]]), ("copies", ["lasting", "0"]):
     if what == "copies":
         highest = set_clock() or highest
     script = os.path.join(here, f"{what}.py")
