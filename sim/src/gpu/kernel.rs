@@ -12,7 +12,7 @@ use nvabi_emu::{
 
 use super::engine::{Bus, Fault, KernelSpace, Note, Outcome, Trap};
 use super::launch::Object;
-use super::qmd::{Qmd, architecture};
+use super::qmd::{Qmd, architecture, architecture_name};
 use super::texture::PoolTextures;
 use crate::limits::Places;
 use crate::log::RunId;
@@ -24,9 +24,8 @@ const PAGE: usize = 4096;
 /// Where the parameters begin in bank 0: of Ampere and Ada, from HOPPER_COMPUTE_A on, and from BLACKWELL_COMPUTE_A on.
 const PARAMETERS: [(u32, usize); 3] = [(0, 0x160), (0xcbc0, 0x210), (0xcdc0, 0x380)];
 
-/// The architecture of a compute class: AMPERE_COMPUTE_A and _B, ADA_COMPUTE_A, HOPPER_COMPUTE_A. That of Orin, which
-/// shares its class with others, differs from theirs in no instruction that is executed.
-const ARCHITECTURES: [(u32, u32); 4] = [(0xc6c0, 80), (0xc7c0, 86), (0xc9c0, 89), (0xcbc0, 90)];
+/// The architectures whose code is executed.
+const EXECUTED: [u32; 4] = [80, 86, 89, 90];
 
 /// So long a launch is waited for at once: most kernels are short.
 const SHORT: Duration = Duration::from_micros(500);
@@ -93,7 +92,7 @@ pub(super) fn start(
     at: u64,
     qmd: &Qmd,
 ) -> Outcome<Option<Running>> {
-    let (name, program) = (architecture(object.class), qmd.program);
+    let (name, program) = (architecture_name(object.class), qmd.program);
     let what =
         format!("compute launch at {at:#x} is not executed: {name} code at {program:#x}, {qmd}");
     let refused = |why: &str| Fault::Unsupported(format!("{what}: {why}"));
@@ -160,9 +159,8 @@ fn placed(
     refused: &dyn Fn(&str) -> Fault,
 ) -> Outcome<Placed> {
     let class = object.class;
-    let known = ARCHITECTURES.iter().find(|(known, _)| *known == class);
-    let why = || refused(&format!("{} is not executed", architecture(class)));
-    let (_, sm) = *known.ok_or_else(why)?;
+    let why = || refused(&format!("{} is not executed", architecture_name(class)));
+    let sm = architecture(class).filter(|sm| EXECUTED.contains(sm)).ok_or_else(why)?;
     let mut banks = Vec::new();
     for bank in &qmd.constants {
         let mut bytes = vec![0; bank.bytes as usize];

@@ -348,7 +348,7 @@ impl Qmd {
         }
         Self::of(&bytes, version, layout).map_err(|fault| match fault {
             Fault::Unsupported(why) => {
-                let (program, name) = (layout.program.read(&bytes), architecture(class));
+                let (program, name) = (layout.program.read(&bytes), architecture_name(class));
                 let what = format!("compute launch at {at:#x}, {name} code at {program:#x}");
                 Fault::Unsupported(format!("{what}: {why}"))
             }
@@ -422,18 +422,23 @@ impl Qmd {
     }
 }
 
-/// What the code of a compute class is for, as compilers name it.
-pub(super) fn architecture(class: u32) -> String {
-    let known = match class {
-        0xc6c0 => "sm_80",
-        0xc7c0 => "sm_86",
-        0xc9c0 => "sm_89",
-        0xcbc0 => "sm_90",
-        0xcdc0 => "sm_100",
-        0xcec0 => "sm_120",
-        _ => return format!("class {class:#06x}"),
-    };
-    known.to_owned()
+/// The architectures of compute classes, by the numbers that compilers give them: AMPERE_COMPUTE_A and _B, ADA_COMPUTE_A,
+/// HOPPER_COMPUTE_A, BLACKWELL_COMPUTE_A and _B. That of Orin, which shares its class with others, differs from theirs
+/// in no instruction that is executed.
+const ARCHITECTURES: [(u32, u32); 6] =
+    [(0xc6c0, 80), (0xc7c0, 86), (0xc9c0, 89), (0xcbc0, 90), (0xcdc0, 100), (0xcec0, 120)];
+
+/// What the code of a compute class is for.
+pub(super) fn architecture(class: u32) -> Option<u32> {
+    ARCHITECTURES.iter().find(|(known, _)| *known == class).map(|(_, sm)| *sm)
+}
+
+/// The same, as compilers name it.
+pub(super) fn architecture_name(class: u32) -> String {
+    match architecture(class) {
+        Some(sm) => format!("sm_{sm}"),
+        None => format!("class {class:#06x}"),
+    }
 }
 
 impl std::fmt::Display for Qmd {
