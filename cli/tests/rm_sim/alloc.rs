@@ -14,7 +14,7 @@ fn free_on(fd: Fd, client: u32, object: u32) -> u32 {
     args.get("status") as u32
 }
 
-fn duplicate(client: &Client, parent: u32, from: (u32, u32)) -> (u32, u32) {
+pub(crate) fn duplicate(client: &Client, parent: u32, from: (u32, u32)) -> (u32, u32) {
     let mut args = Struct::new("NVOS55_PARAMETERS")
         .with("hClient", client.handle.into())
         .with("hParent", parent.into())

@@ -637,6 +637,9 @@ rules! {
             rig.copy(at + 0x4000, BASE + TO, 16);
             rig.copy(at + 0x6000, BASE + TO, 16);
             assert!(rig.is_done(), "what is beside it stays");
+            // What is left behind it is known by its own beginning.
+            assert_eq!(unmap_dma(&rig.client, rig.device, own, at + 0x6000), OK);
+            assert_eq!(unmap_dma(&rig.client, rig.device, own, at + 0x6000), OBJECT_NOT_FOUND);
         }
         assert_eq!(rig.client.free(other), OK);
         assert_eq!(map(&rig, foreign, at + 0x5000), Ok(at + 0x5000));
@@ -649,11 +652,33 @@ rules! {
             args.set("size", 4);
             assert_eq!((escape(rig.client.fd, 0x58, &mut args), args.get("status") as u32), (Ok(()), OK));
             assert_eq!(large(0x300_0000, 4), Ok(0x300_1234));
+            // Of each mapping those of its own size: here a large one and the first of two small ones behind it.
+            let small = map_dma(&rig.client, rig.device, pair, [0, 0x2000, FIXED | PAGE_4K, 0x301_0000]);
+            assert_eq!(small, Ok(0x301_0000));
+            let mut args = dma("NVOS47_PARAMETERS", &rig.client, rig.device, pair, 0x300_1234);
+            args.set("size", 0xedcc + 4);
+            assert_eq!((escape(rig.client.fd, 0x58, &mut args), args.get("status") as u32), (Ok(()), OK));
+            assert_eq!(large(0x300_0000, 4), Ok(0x300_1234));
+            rig.copy(0x301_1000, BASE + TO, 16);
+            assert!(rig.is_done(), "the second small one");
         }
         rig.copy(at, BASE + TO, 16);
         assert!(rig.is_done(), "this one was made by the other");
         rig.copy(at + 0x4000, BASE + TO, 16);
         assert_eq!(rig.error(), MMU_FAULT);
+    }
+
+    a_place_for_both_pages_is_mapped_in_small_ones {
+        let mut rig = Rig::new();
+        let system = rig.client.alloc(rig.device, SYSTEM_MEMORY, Some(&mut memory_params(SYSTEM_MEMORY, 0x1_0000)));
+        let pair = [rig.window, system.unwrap()];
+        let map = |flags, at| map_dma(&rig.client, rig.device, pair, [0, 0x1000, flags, at]);
+        assert_eq!(map(FIXED | PAGE_BOTH, 0x500_0000), Ok(0x500_0000));
+        assert_eq!(map(FIXED, 0x500_1000), Err(NO_MEMORY), "nobody else is given the rest");
+        rig.copy(0x500_0000, BASE + TO, 16);
+        assert!(rig.is_done());
+        rig.copy(0x500_1000, BASE + TO, 16);
+        assert_eq!(rig.error(), MMU_FAULT, "which is not mapped");
     }
 
     what_a_channel_needs_is_asked_for {

@@ -356,6 +356,12 @@ fn debuggers_go_with_their_object(rig: &Rig, compute: u32) {
     assert_eq!(ask(), OK);
     assert_eq!(rig.client.free(compute), OK);
     assert_eq!(ask(), RESOURCE_LOST);
+    // Another object with the same handle is another object.
+    let again = rig.client.alloc_as(rig.channel, compute, rig.compute_class(), None);
+    assert_eq!((again, ask()), (Ok(compute), RESOURCE_LOST));
+    // A command that no debugger has, too.
+    assert_eq!(rig.client.control_with(debugger, 0x83de_0000 | 0xffff, 0, 0), RESOURCE_LOST);
+    assert_eq!(rig.client.free(compute), OK);
 }
 
 #[test]

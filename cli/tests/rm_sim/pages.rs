@@ -1,5 +1,7 @@
 //! Pages of memory, and the window by which processes see that of a GPU.
 
+use crate::alloc::duplicate;
+use crate::channel::{WINDOW, map_dma};
 use crate::client::status::*;
 use crate::client::*;
 use crate::mapping::{map, unmap};
@@ -32,6 +34,31 @@ fn alloc(
     let mut params = memory_params(class, size).with("attr2", huge << HUGE);
     params.set("attr", params.get("attr") | page << PAGE_SIZE);
     client.alloc(device, class, Some(&mut params)).map(|_| params)
+}
+
+/// Counters of performance are of a subdevice, once, and nobody's memory.
+fn counters_are_no_memory() {
+    /// NV_COUNTER_COLLECTION_UNIT.
+    const COUNTERS: u32 = 0xcbca;
+    let (client, device, subdevice) = Client::with_device();
+    let made = client.alloc(subdevice, COUNTERS, None).unwrap();
+    assert_eq!(client.alloc(subdevice, COUNTERS, None), Err(STATE_IN_USE));
+    let mut window = Struct::new("NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS");
+    let window = client.alloc(device, WINDOW, Some(&mut window)).unwrap();
+    let mapped = map_dma(&client, device, [window, made], [0, 0x1000, 0, 0]);
+    assert_eq!(mapped, Err(INVALID_OBJECT_HANDLE));
+    let copied = duplicate(&client, subdevice, (client.handle, made));
+    assert_eq!(copied.0, INVALID_ARGUMENT);
+    assert_eq!(map(&client, (subdevice, made, 0, 0x4011, 0), gpu_file()).0, OK);
+    assert_eq!(client.free(made), OK);
+    assert!(client.alloc(subdevice, COUNTERS, None).is_ok());
+}
+
+#[test]
+fn counters_are_had_once() {
+    let name = "rm_sim::pages::counters_are_had_once";
+    let report = simulate(name, "550.163.01", &["--gpu", "h100"], counters_are_no_memory);
+    assert_eq!(diagnostics(&report), []);
 }
 
 /// Bytes of BAR1: all, those that nobody has, and the most in one piece.
@@ -88,6 +115,10 @@ rules! {
             let expected = if is_since(&[575, 51, 2]) { Ok(bytes) } else { Err(INVALID_STATE) };
             assert_eq!(made, expected, "{wish:?}");
         }
+        if is_since(&[575, 51, 2]) {
+            let made = alloc(of, SYSTEM_MEMORY, 1, (3, 0)).unwrap();
+            assert_eq!(bits(made.get("attr"), PHYSICALITY), 1, "in pieces, without a wish");
+        }
     }
 
     memory_begins_where_it_is_asked_to {
@@ -128,16 +159,18 @@ rules! {
     mappings_share_a_window {
         let (client, device, subdevice) = Client::with_device();
         let [all, free, largest] = window(&client, subdevice);
-        if all <= 256 * MIB {
+        let is_static = is_since(&[580]) && all > 24 << 30;
+        if !is_static {
             assert_eq!((free, largest), (all, all));
         }
         let memory = memory_of(&client, device, all - MIB);
         // A page, of which one byte is wanted.
         let (status, first) = map(&client, (device, memory, 4099, 1, 0), gpu_file());
         assert_eq!((status, first % (64 * KIB)), (OK, 4099));
-        if is_since(&[580]) && all > 24 << 30 {
+        if is_static {
             // All of the memory is in it for good.
-            return assert_eq!(window(&client, subdevice), [all, free, largest]);
+            let taken = all - 2 * MIB;
+            return assert_eq!(window(&client, subdevice), [all, free - taken, largest]);
         }
         let page = all - window(&client, subdevice)[1];
         assert!([64 * KIB, 2 * MIB].contains(&page), "{page}");
@@ -180,14 +213,22 @@ fn a_window_is_the_machines() {
     assert_eq!(window(&client, subdevice), [all, all, all]);
 }
 
-/// Since 580 a card's memory is in a window that is large enough, and mappings take nothing of it.
+/// Since 580 a card's memory is in a window that is large enough, and mappings take nothing of it: memory does, as far as
+/// that is told.
 fn a_window_has_all_memory() {
     let (client, device, subdevice) = Client::with_device();
     let [all, free, largest] = window(&client, subdevice);
-    assert_eq!((all, free, largest), (128 << 30, 48 << 30, 48 << 30));
+    assert_eq!((all, free, largest), (128 << 30, 128 << 30, 48 << 30));
     let memory = memory_of(&client, device, 16 * MIB);
+    assert_eq!(window(&client, subdevice), [all, free - 16 * MIB, largest]);
     assert_eq!(map(&client, (device, memory, 0, 16 * MIB, 0), gpu_file()).0, OK);
-    assert_eq!(window(&client, subdevice), [all, free, largest]);
+    assert_eq!(window(&client, subdevice), [all, free - 16 * MIB, largest]);
+    // A file keeps what it shows.
+    assert_eq!(client.free(memory), OK);
+    assert_eq!(window(&client, subdevice), [all, free - 16 * MIB, largest]);
+    let other = memory_of(&client, device, 16 * MIB);
+    assert_eq!(client.free(other), OK);
+    assert_eq!(window(&client, subdevice), [all, free - 16 * MIB, largest]);
 }
 
 #[test]

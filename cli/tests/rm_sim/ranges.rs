@@ -365,6 +365,7 @@ rules! {
             if field.is_some() {
                 assert_eq!(advice(name, base, 0x1000, of(&nobody)), INVALID_DEVICE, "{name}");
             }
+        }
         if driver().layout("UVM_DISCARD_PARAMS").is_some() {
             let discard = |base, length, flags| {
                 let args = Struct::new("UVM_DISCARD_PARAMS").with("base", base).with("flags", flags);
@@ -373,7 +374,6 @@ rules! {
             assert_eq!((discard(base, whole, 0), discard(base, 0x1000, 1)), (OK, OK));
             assert_eq!(discard(base, whole, 2), INVALID_ARGUMENT);
             assert_eq!(discard(base, whole + 0x1000, 0), INVALID_ADDRESS);
-        }
         }
         let migrate = |length, flags, to: &[u8; 16], semaphore, payload| {
             migrate(fd, [base, length, flags], to, [semaphore, payload])

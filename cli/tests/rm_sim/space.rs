@@ -3,7 +3,7 @@
 use crate::channel::{WINDOW, map_dma, unmap_dma};
 use crate::client::status::*;
 use crate::client::*;
-use crate::rules;
+use crate::{rules, simulate};
 
 /// FERMI_VASPACE_A and NV50_MEMORY_VIRTUAL.
 const SPACE: u32 = 0x90f1;
@@ -51,6 +51,11 @@ rules! {
         let (made, params) = space(&client, device, 0x500_0000, 0x1000_0000);
         assert!(made.is_ok());
         assert_eq!((params.get("vaBase"), params.get("vaSize")), (0x500_0000, 0x1000_0000));
+        // Without a beginning the first pages are nobody's, and the end is where it is said to be.
+        let (made, params) = space(&client, device, 0, 1 << 49);
+        assert!(made.is_ok());
+        assert_eq!(params.get("vaBase") + params.get("vaSize"), 1 << 49);
+        assert_eq!(space(&client, device, 0, (1 << 49) + 0x1000).0, Err(INVALID_ARGUMENT));
         assert_eq!(space(&client, device, u64::MAX, 2).0, Err(INVALID_ARGUMENT));
         assert_eq!(space(&client, device, 0, u64::MAX - 0x1_0000).0, Err(INVALID_ARGUMENT));
         assert_eq!(space(&client, subdevice, 0, 0).0, Err(INVALID_OBJECT_PARENT));
@@ -77,6 +82,16 @@ rules! {
         // What is freed is there again, and another space has addresses of its own.
         assert_eq!(client.free(first), OK);
         assert_eq!(range(&client, device, own, 0x1_0000, None).unwrap().1, 0x20_0000);
+        // What is freed hides nothing that begins before it.
+        let low = range(&client, device, own, 0x1_0000, Some(0x40_0000)).err();
+        assert_eq!(low, Some(INSUFFICIENT_RESOURCES));
+        let other = space(&client, device, 0x10_0000, 0x40_0000).0.unwrap();
+        let high = range(&client, device, other, 0x1_0000, Some(0x30_0000)).unwrap().0;
+        let low = range(&client, device, other, 0x1_0000, Some(0x20_0000)).unwrap().0;
+        assert_eq!(client.free(high), OK);
+        assert_eq!(range(&client, device, other, 0x20_0000, Some(0x20_0000)), no_room);
+        assert_eq!(client.free(low), OK);
+        assert!(range(&client, device, other, 0x20_0000, Some(0x20_0000)).is_ok());
         let other = space(&client, device, 0x10_0000, 0x40_0000).0.unwrap();
         assert_eq!(range(&client, device, other, 0x1_0000, None).unwrap().1, 0x10_0000);
         assert_eq!(range(&client, device, device, 0x1000, None), Err(INVALID_OBJECT_HANDLE));
@@ -93,6 +108,7 @@ rules! {
         // Without the flag it is how far from the beginning.
         assert_eq!(map([0, 0x1_0000, 0, 0x3_0000]), Ok(base + 0x3_0000));
         assert_eq!(map([0x1_0000, 0x1_0000, DMA_FIXED, base + 0x1_0000]), Err(INVALID_ARGUMENT), "taken");
+        assert_eq!(map([0, 0x2_0000, DMA_FIXED, base]), Err(INSERT_DUPLICATE_NAME), "its end is taken");
         // Where a byte within a page is said to be.
         assert_eq!(map([0x1234, 4, DMA_FIXED, base + 0x5_1234]), Ok(base + 0x5_1234));
         assert_eq!(map([0x1234, 4, DMA_FIXED, base + 0x6_0000]), Ok(base + 0x6_1234));
@@ -147,4 +163,21 @@ rules! {
         assert_eq!(escape(client.fd, 0x4a, &mut other), Ok(()));
         assert_eq!(other.get("status") as u32, NOT_SUPPORTED);
     }
+}
+
+/// Addresses of Hopper have 57 bits.
+fn a_space_is_as_large_as_the_card_has_it() {
+    let (client, device, _) = Client::with_device();
+    let end = |base, size| {
+        let (made, params) = space(&client, device, base, size);
+        made.map(|_| params.get("vaBase") + params.get("vaSize"))
+    };
+    assert_eq!((end(0, 0), end(1 << 50, 0)), (Ok(1 << 57), Ok(1 << 57)));
+    assert_eq!((end(0, 1 << 57), end(0, 1 << 58)), (Ok(1 << 57), Err(INVALID_ARGUMENT)));
+}
+
+#[test]
+fn hopper_has_larger_spaces() {
+    let name = "rm_sim::space::hopper_has_larger_spaces";
+    simulate(name, "550.163.01", &["--gpu", "h100"], a_space_is_as_large_as_the_card_has_it);
 }

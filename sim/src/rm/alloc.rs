@@ -156,7 +156,7 @@ impl Driver {
         let is_channel = class & 0xff == GPFIFO && self.has_class(&above, name);
         let other = match is_simulated(class) || is_channel {
             true => None,
-            false => Some(self.object_of_profile(caller, class, name, &above)?),
+            false => Some(self.object_of_profile(caller, (class, name), place, &above)?),
         };
         if other.is_none() && !is_parent(class, &above) {
             return Err(Status::INVALID_OBJECT_PARENT.into());
@@ -199,8 +199,8 @@ impl Driver {
     fn object_of_profile(
         &mut self,
         caller: Caller<'_>,
-        class: u32,
-        name: &str,
+        (class, name): (u32, &str),
+        place: NewObject,
         above: &ObjectKind,
     ) -> Result<ObjectKind> {
         let gpu = above.gpu();
@@ -234,6 +234,10 @@ impl Driver {
             return Ok(ObjectKind::Memory(self.show_record(gpu, record)?));
         }
         if let (counters::CLASS, Some(gpu)) = (name, gpu) {
+            let client = self.server.find(place.client)?;
+            if client.below(place.parent).any(|object| counters::is_of_counters(&object.kind)) {
+                return Err(Status::STATE_IN_USE.into());
+            }
             return Ok(ObjectKind::Memory(self.show_counters(gpu)?));
         }
         if let (Some(size), Some(gpu)) = (rule.registers, gpu) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::Driver;
 use super::load::Busy;
-use super::memory::Buffer;
+use super::memory::{Buffer, Of};
 use super::server::ObjectKind;
 use crate::memory::Memory;
 
@@ -81,12 +81,12 @@ impl Written {
     }
 }
 
-impl Driver {
-    /// Whether it is memory that shows counters.
-    pub(super) fn is_of_counters(&self, object: &ObjectKind) -> bool {
-        matches!(object, ObjectKind::Memory(buffer) if self.shown.shows(buffer, CLASS))
-    }
+/// Whether it is memory that shows counters.
+pub(super) fn is_of_counters(object: &ObjectKind) -> bool {
+    matches!(object, ObjectKind::Memory(buffer) if buffer.of == Of::Counters)
+}
 
+impl Driver {
     /// Writes what a GPU has done until now.
     pub(super) fn write_counters(&mut self, buffer: &Buffer) {
         let Some(gpu) = self.gpus.get(buffer.gpu) else { return };

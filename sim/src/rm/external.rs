@@ -121,7 +121,7 @@ impl Driver {
     /// (CONFIG_PCI_P2PDMA).
     pub(super) fn alloc_device_p2p(&mut self, caller: Caller<'_>, args: &Params) -> Result {
         let (base, length, offset) = (args.get("base")?, args.get("length")?, args.get("offset")?);
-        if is_range(base, length).is_err() || offset % PAGE != 0 {
+        if is_range(base.wrapping_add(offset), length).is_err() {
             return Err(Status::INVALID_ARGUMENT.into());
         }
         self.registered_gpu(caller, args, "gpuUuid")?;

@@ -78,6 +78,8 @@ pub(super) enum Of {
     Video,
     /// A GPU's, which are nobody's memory and are shown by the file of their GPU.
     Registers,
+    /// The same of its performance, which nobody writes.
+    Counters,
 }
 
 impl PartialEq for Buffer {
@@ -154,7 +156,7 @@ impl Client {
     /// The memory of a handle.
     pub(super) fn memory(&self, handle: u32) -> Result<&Arc<Buffer>> {
         match &self.object(handle)?.kind {
-            ObjectKind::Memory(buffer) => Ok(buffer),
+            ObjectKind::Memory(buffer) if buffer.of != Of::Counters => Ok(buffer),
             _ => Err(Status::INVALID_OBJECT_HANDLE.into()),
         }
     }
@@ -300,11 +302,16 @@ impl Driver {
 
     /// Bytes of a GPU's window that nobody has.
     pub(super) fn free_window(&self, gpu: usize) -> Free {
-        if let Some(left) = self.beside_memory(gpu) {
-            return Free { all: left, largest: left };
+        let Some(own) = self.gpus.get(gpu) else { return Free { all: 0, largest: 0 } };
+        match self.beside_memory(gpu) {
+            // What nobody has of the memory is told as if nobody had it of the window
+            // (`memmgrGetBAR1InfoForDevice_GM107`).
+            Some(left) => {
+                let all = own.window.size() - self.used_memory(gpu).min(own.window.size());
+                Free { all, largest: left }
+            }
+            None => own.window.free(&(0..own.window.size())),
         }
-        let none = Free { all: 0, largest: 0 };
-        self.gpus.get(gpu).map_or(none, |gpu| gpu.window.free(&(0..gpu.window.size())))
     }
 
     /// Bytes of a GPU's memory that programs have.
@@ -480,6 +487,13 @@ impl Driver {
         gpu.window.beside(gpu.facts().memory)
     }
 
+    /// The part of a GPU's window that instances share: what is not its memory's for good
+    /// (`memmgrSetMIGPartitionableBAR1Range_IMPL`).
+    pub(super) fn window_of_instances(&self, gpu: usize) -> Range<u64> {
+        let size = self.gpus.get(gpu).map_or(0, |gpu| gpu.window.size());
+        self.beside_memory(gpu).map_or(0, |left| size - left)..size
+    }
+
     /// The part of a GPU's window that a client has: that of its instance, or all.
     pub(super) fn window_of_client(&self, client: u32, gpu: usize) -> Range<u64> {
         let part = self.part_of_client(client, gpu);
@@ -498,7 +512,7 @@ impl Driver {
         let buffer = buffer.clone();
         let node = match buffer.of {
             Of::System => NodeKind::Control,
-            Of::Video | Of::Registers => NodeKind::Gpu(buffer.gpu),
+            Of::Video | Of::Registers | Of::Counters => NodeKind::Gpu(buffer.gpu),
         };
         let id = self.descriptor(caller.client, fd).ok_or(Status::INVALID_ARGUMENT)?;
         let open = self.files.get_mut(id).ok_or(Status::INVALID_ARGUMENT)?;
@@ -579,6 +593,9 @@ impl Driver {
         let (ObjectKind::Memory(buffer), shares) = found? else {
             return Err(Status::INVALID_ARGUMENT.into());
         };
+        if buffer.of == Of::Counters {
+            return Err(Status::INVALID_ARGUMENT.into());
+        }
         // Another process must have been given the right (S/rs_access_rights.c).
         let is_shared = shares.iter().any(|share| share.is_with(handle, client.process));
         if process != client.process && !is_shared {

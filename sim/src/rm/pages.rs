@@ -116,8 +116,6 @@ impl Pages {
             (PagesOf::Video | PagesOf::System, attr::NONCONTIGUOUS) => attr::NONCONTIGUOUS,
             (PagesOf::Video | PagesOf::Addresses, _) => attr::CONTIGUOUS,
             (PagesOf::System, attr::CONTIGUOUS) => attr::CONTIGUOUS,
-            // Without a wish larger pages are in one piece (`sysmemAllocResources`).
-            (PagesOf::System, 0) if self.page > SMALL => attr::CONTIGUOUS,
             (PagesOf::System, _) => attr::NONCONTIGUOUS,
         };
         put(&mut first, attr::PHYSICALITY, physicality);

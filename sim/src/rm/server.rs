@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::channel::{ChannelId, Group};
 use super::counters;
@@ -68,6 +69,8 @@ pub(super) struct Object {
     pub(super) notifier: Notifier,
     /// Who else may copy it.
     pub(super) shares: Vec<Share>,
+    /// No other object has it, whatever its handle.
+    pub(super) serial: u64,
 }
 
 /// Memory that a process sees.
@@ -114,8 +117,10 @@ impl Share {
 
 impl Object {
     pub(super) fn new(parent: u32, kind: ObjectKind) -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
         let (mappings, shares) = (Vec::new(), Vec::new());
-        Self { parent, kind, mappings, notifier: Notifier::default(), shares }
+        let serial = LAST.fetch_add(1, Ordering::Relaxed);
+        Self { parent, kind, mappings, notifier: Notifier::default(), shares, serial }
     }
 }
 
@@ -178,10 +183,10 @@ impl Peers {
 /// What a debugger looks at: gone when the object is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Debugger {
-    /// Whose object, its handle, and that of its channel.
+    /// Whose object, its handle, and which of all that had it.
     pub(super) client: u32,
     pub(super) object: u32,
-    pub(super) parent: u32,
+    pub(super) serial: u64,
     pub(super) channel: ChannelId,
 }
 
@@ -203,10 +208,7 @@ impl ObjectKind {
             Self::Subdevice(_) => class == 0x2080,
             Self::GpuInstance { .. } => class == 0xc637,
             Self::ComputeInstance { .. } => class == 0xc638,
-            // Counters are a GPU's registers.
-            Self::Memory(buffer) if buffer.of == Of::Registers => {
-                [0x0041, counters::COMMANDS].contains(&class)
-            }
+            Self::Memory(buffer) if buffer.of == Of::Counters => class == counters::COMMANDS,
             Self::Memory(_) | Self::Range(_) | Self::Window(_) => class == 0x0041,
             Self::Space(_) => class == 0x90f1,
             Self::Group(_) => class == 0xa06c,
@@ -465,6 +467,12 @@ impl Client {
         self.below.insert((object.parent, handle));
         self.handles.take(handle);
         self.objects.insert(handle, object);
+    }
+
+    /// The objects right below one.
+    pub(super) fn below(&self, parent: u32) -> impl Iterator<Item = &Object> {
+        let handles = self.below.range((parent, 0)..=(parent, u32::MAX));
+        handles.filter_map(|(_, handle)| self.objects.get(handle))
     }
 
     /// The objects by which a GPU reaches others that go with a subdevice of it.

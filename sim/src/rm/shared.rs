@@ -27,14 +27,6 @@ pub(super) struct Shown {
     written: Option<Instant>,
 }
 
-impl Shown {
-    /// Whether memory shows such a record.
-    pub(super) fn shows(&self, buffer: &Buffer, record: &str) -> bool {
-        let is_it = |it: &Weak<Buffer>| it.upgrade().is_some_and(|it| *it == *buffer);
-        self.records.iter().any(|(it, name)| name == record && is_it(it))
-    }
-}
-
 impl Driver {
     /// Memory that shows counters of a GPU's, by the file of the GPU.
     pub(super) fn show_counters(&mut self, gpu: usize) -> Result<Arc<Buffer>> {
@@ -43,7 +35,7 @@ impl Driver {
             let what = format!("class {} of instances", counters::CLASS);
             return Err(Failed::NotSimulated(Status::NOT_SUPPORTED, what));
         }
-        let buffer = Arc::new(self.buffer(counters::BYTES, gpu, Of::Registers)?);
+        let buffer = Arc::new(self.buffer(counters::BYTES, gpu, Of::Counters)?);
         self.shown.records.push((Arc::downgrade(&buffer), counters::CLASS.to_owned()));
         self.write_counters(&buffer);
         Ok(buffer)

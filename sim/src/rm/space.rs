@@ -40,12 +40,14 @@ pub(super) struct Space {
 #[derive(Debug, Clone)]
 struct Mapped {
     end: u64,
+    /// Behind what nobody else is given: that may be more.
+    taken: u64,
     buffer: Held,
     offset: u64,
     is_writable: bool,
     /// The address that a program knows it by: that of its first byte, where it begins within a page.
     known: u64,
-    /// Bytes of its pages.
+    /// Bytes of its pages, of which none is unmapped in part; 1 of what UVM maps.
     page: u64,
 }
 
@@ -105,18 +107,20 @@ struct Mapping {
     alignment: u64,
     /// In the first one, those before the byte that was asked for.
     before: u64,
-    /// All.
+    /// All, and those that nobody else is given: what is for pages of both sizes takes whole ones of the larger.
     bytes: u64,
+    taken: u64,
 }
 
 impl Mapping {
     fn of(buffer: &Buffer, (offset, length): (u64, u64), flags: u32) -> Result<Self> {
         let (page, alignment) = pages::mapped(buffer.page, flags)?;
         let before = offset % page;
-        // What is for pages of both sizes takes whole ones of the larger.
-        let bytes =
-            before.checked_add(length).and_then(|all| all.checked_next_multiple_of(alignment));
-        Ok(Self { page, alignment, before, bytes: bytes.ok_or(Status::INVALID_BASE)? })
+        let whole =
+            |of| before.checked_add(length).and_then(|all| all.checked_next_multiple_of(of));
+        let bytes = whole(page).ok_or(Status::INVALID_BASE)?;
+        let taken = whole(alignment).ok_or(Status::INVALID_BASE)?;
+        Ok(Self { page, alignment, before, bytes, taken })
     }
 }
 
@@ -140,16 +144,21 @@ impl Addresses {
             return Err(Status::INVALID_OFFSET.into());
         }
         let end = base.checked_add(pages.bytes).filter(|end| *end <= self.end);
-        let is_free = end.is_some_and(|end| self.space.is_unmapped(base, end));
-        is_free.then_some(base).ok_or(Status::INVALID_ARGUMENT.into())
+        let end = end.ok_or(Status::INVALID_ARGUMENT)?;
+        // `_gvaspaceMappingInsert`: it finds what is mapped where they begin before it inserts what overlaps.
+        if !self.space.is_unmapped(base, base + 1) {
+            return Err(Status::INVALID_ARGUMENT.into());
+        }
+        let is_free = self.space.is_unmapped(base, end);
+        is_free.then_some(base).ok_or(Status::INSERT_DUPLICATE_NAME.into())
     }
 
     /// Where there is room.
     fn any_place(&self, pages: &Mapping) -> Result<u64> {
-        if pages.bytes > self.end - self.base {
+        if pages.taken > self.end - self.base {
             return Err(Status::INVALID_ARGUMENT.into());
         }
-        let place = self.space.free_place((self.base, self.end), pages.bytes, pages.alignment);
+        let place = self.space.free_place((self.base, self.end), pages.taken, pages.alignment);
         place.ok_or(Status::NO_MEMORY.into())
     }
 }
@@ -192,8 +201,8 @@ impl Space {
     /// Maps memory, in place of all that was there before.
     pub(super) fn map(&self, base: u64, length: u64, buffer: Held, offset: u64, is_writable: bool) {
         let end = base.saturating_add(length);
-        let (known, page) = (base, pages::SMALL);
-        self.map_known(base, Mapped { end, buffer, offset, is_writable, known, page });
+        let (known, page, taken) = (base, 1, end);
+        self.map_known(base, Mapped { end, taken, buffer, offset, is_writable, known, page });
     }
 
     fn map_known(&self, base: u64, mapped: Mapped) {
@@ -215,21 +224,24 @@ impl Space {
         self.unmap_those(self.base, self.end - self.base, is_meant);
     }
 
-    fn unmap_those(&self, base: u64, length: u64, is_meant: impl Fn(&Held) -> bool) {
+    /// Whole pages of each mapping.
+    fn unmap_those(&self, first: u64, length: u64, is_meant: impl Fn(&Held) -> bool) {
         let mut mapped = self.mapped();
-        let end = base.saturating_add(length);
+        let last = first.saturating_add(length);
         // What begins before may reach into it; nothing overlaps, so that is one at most.
-        let before = mapped.range(..base).next_back().filter(|(_, of)| of.end > base);
-        let inside = mapped.range(base..end);
+        let before = mapped.range(..first).next_back().filter(|(_, of)| of.end > first);
+        let inside = mapped.range(first..last);
         let meant = before.into_iter().chain(inside).filter(|(_, of)| is_meant(&of.buffer));
         for at in meant.map(|(at, _)| *at).collect::<Vec<_>>() {
             let Some(all) = mapped.remove(&at) else { continue };
+            let base = first / all.page * all.page;
             if at < base {
-                mapped.insert(at, Mapped { end: all.end.min(base), ..all.clone() });
+                mapped.insert(at, Mapped { end: base, taken: base, ..all.clone() });
             }
-            if all.end > end {
+            let end = last.checked_next_multiple_of(all.page).filter(|end| *end < all.end);
+            if let Some(end) = end {
                 let offset = all.offset + (end - at);
-                mapped.insert(end, Mapped { offset, ..all });
+                mapped.insert(end, Mapped { offset, known: end, ..all });
             }
         }
     }
@@ -237,10 +249,10 @@ impl Space {
     /// Where pages go that are mapped at an address: at the beginning of a page.
     fn fixed_place(&self, at: u64, pages: &Mapping) -> Result<u64> {
         let base = at / pages.page * pages.page;
-        if !self.has(base, pages.bytes) {
+        if !self.has(base, pages.taken) {
             return Err(Status::INVALID_ARGUMENT.into());
         }
-        let place = self.free_place((base, base + pages.bytes), pages.bytes, pages.alignment);
+        let place = self.free_place((base, base + pages.taken), pages.taken, pages.alignment);
         place.ok_or(Status::NO_MEMORY.into())
     }
 
@@ -273,13 +285,6 @@ impl Space {
         let mapped = self.mapped();
         let (base, of) = around(&mapped, known)?;
         (of.known == known && of.buffer.is_by(addresses)).then_some((*base, of.end))
-    }
-
-    /// The whole pages of the mapping at an address that some bytes are in.
-    fn whole_pages(&self, at: u64, size: u64) -> Option<(u64, u64)> {
-        let page = around(&self.mapped(), at).map_or(pages::SMALL, |(_, of)| of.page);
-        let base = at / page * page;
-        Some((base, at.checked_add(size)?.checked_next_multiple_of(page)?))
     }
 
     /// Why an access is refused, as NV_PFAULT_FAULT_TYPE. Tables of pages are there where memory is mapped, for two
@@ -329,14 +334,15 @@ impl Space {
 
 /// Where the last mapping ends that has some of these addresses. What nobody has any more is none.
 fn last_mapped(mapped: &BTreeMap<u64, Mapped>, base: u64, end: u64) -> Option<u64> {
-    let mut below = mapped.range(..end).rev().take_while(|(_, of)| of.end > base);
-    below.find(|(_, of)| of.buffer.is_live()).map(|(_, of)| of.end)
+    let mut below = mapped.range(..end).rev().take_while(|(_, of)| of.taken > base);
+    below.find(|(_, of)| of.buffer.is_live()).map(|(_, of)| of.taken)
 }
 
 /// The same, of what programs have for themselves.
 fn last_reserved(reserved: &BTreeMap<u64, Weak<Addresses>>, base: u64, end: u64) -> Option<u64> {
-    let (_, last) = reserved.range(..end).next_back()?;
-    last.upgrade().map(|of| of.end).filter(|end| *end > base)
+    // Those that are dead may hide one that begins before them.
+    let last = reserved.range(..end).rev().find_map(|(_, of)| of.upgrade());
+    last.map(|of| of.end).filter(|end| *end > base)
 }
 
 /// The mapping that an address is in, and where it begins.
@@ -479,16 +485,19 @@ impl Driver {
     ) -> Result<ObjectKind> {
         let gpu = above.gpu().ok_or(Status::INVALID_OBJECT_PARENT)?;
         let (base, size) = (params.get("vaBase")?, params.get("vaSize")?);
+        let last = self.last_address_of(gpu);
+        // The first pages are nobody's, wherever it is said to begin and so to end.
+        let end = if size == 0 { Some(last) } else { base.checked_add(size) };
         let base = if base == 0 { FIRST } else { base };
-        let end = if size == 0 { Some(END) } else { base.checked_add(size) };
-        let end = end.filter(|end| base < *end && *end <= self.last_address_of(gpu));
+        let end = end.filter(|end| base < *end && *end <= last);
         let end = end.ok_or(Status::INVALID_ARGUMENT)?;
         params.set("vaBase", base)?;
         params.set("vaSize", end - base)?;
         Ok(ObjectKind::Space(Arc::new(Space::new(gpu, base, end))))
     }
 
-    /// Behind the last address that a card has: 49 bits, and 57 of Hopper and since Blackwell.
+    /// Behind the last address that a card has: 49 bits, and 57 of Hopper and since Blackwell. The space that a device has
+    /// without asking keeps to 49 here.
     fn last_address_of(&self, gpu: usize) -> u64 {
         match self.number_of(gpu, "identity.architecture") {
             Some(0x180 | 0x1a0..) => 1 << 57,
@@ -585,8 +594,10 @@ impl Driver {
         let is_writable = bits(flags, dma::ACCESS) != dma::READ_ONLY;
         let buffer = Held::Seen(Arc::downgrade(&buffer), Arc::downgrade(&addresses));
         let (end, known) = (base + pages.bytes, base + pages.before);
-        let offset = offset - pages.before;
-        let mapped = Mapped { end, buffer, offset, is_writable, known, page: pages.page };
+        // What is a program's own is given to nobody else anyway.
+        let taken = if is_own { end } else { base + pages.taken };
+        let (offset, page) = (offset - pages.before, pages.page);
+        let mapped = Mapped { end, taken, buffer, offset, is_writable, known, page };
         addresses.space.map_known(base, mapped);
         Ok(args.set("dmaOffset", known)?)
     }
@@ -599,7 +610,7 @@ impl Driver {
         let (space, known) = (&addresses.space, args.get("dmaOffset")?);
         let (base, end) = match if args.has("size") { args.get("size")? } else { 0 } {
             0 => space.mapped_by(addresses, known).ok_or(Status::OBJECT_NOT_FOUND)?,
-            size => space.whole_pages(known, size).ok_or(Status::INVALID_ARGUMENT)?,
+            size => (known, known.checked_add(size).ok_or(Status::INVALID_ARGUMENT)?),
         };
         space.unmap_those(base, end - base, |held| held.is_by(addresses));
         Ok(())

@@ -3,7 +3,7 @@
 use super::{Handler, Target};
 use crate::Status;
 use crate::rm::Driver;
-use crate::rm::counters::{BLOCK, BYTES};
+use crate::rm::counters::{BLOCK, BYTES, is_of_counters};
 use crate::rm::failed::Result;
 use crate::rm::interface::Params;
 
@@ -17,29 +17,33 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
     })
 }
 
-fn subscribe(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
-    unsubscribe(driver, target, params)?;
+fn need_counters(target: &Target<'_>) -> Result {
+    match is_of_counters(&target.kind) {
+        true => Ok(()),
+        false => Err(Status::NOT_SUPPORTED.into()),
+    }
+}
+
+fn subscribe(_: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
+    need_counters(target)?;
     params.set("bufferSize", BYTES)?;
     Ok(params.set("counterBlockSize", BLOCK as u32)?)
 }
 
 /// It changes nothing, as in the driver.
-fn unsubscribe(driver: &mut Driver, target: &Target<'_>, _: &mut Params) -> Result {
-    if !driver.is_of_counters(&target.kind) {
-        return Err(Status::NOT_SUPPORTED.into());
-    }
-    Ok(())
+fn unsubscribe(_: &mut Driver, target: &Target<'_>, _: &mut Params) -> Result {
+    need_counters(target)
 }
 
 fn stream(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
-    unsubscribe(driver, target, params)?;
+    need_counters(target)?;
     let is_on = target.kind.gpu().is_some_and(|gpu| driver.counters.streams(gpu));
     Ok(params.set("bStreamState", u32::from(is_on))?)
 }
 
 /// `kccuStreamStateSet_IMPL`.
 fn set_stream(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
-    unsubscribe(driver, target, params)?;
+    need_counters(target)?;
     let is_on = match params.get("bStreamState")? {
         0 => false,
         1 => true,

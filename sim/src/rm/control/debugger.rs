@@ -51,20 +51,24 @@ impl Driver {
         if above.gpu() != Some(channel.gpu) {
             return Err(Status::INVALID_ARGUMENT.into());
         }
-        let parent = object.parent;
-        Ok(ObjectKind::Debugger(Debugger { client, object: handle, parent, channel }))
+        let serial = object.serial;
+        Ok(ObjectKind::Debugger(Debugger { client, object: handle, serial, channel }))
     }
 
-    /// The channel that a debugger looks at, as long as its object is there (`dbgSessionRemoveDependency_IMPL`).
-    fn debugged(&self, target: &Target<'_>) -> Result<ChannelId> {
-        let ObjectKind::Debugger(debugger) = &target.kind else {
-            return Err(Status::INVALID_OBJECT.into());
-        };
+    /// What a debugger looks at must still be there (`dbgSessionRemoveDependency_IMPL`).
+    pub(super) fn need_debugged(&self, kind: &ObjectKind) -> Result {
+        let ObjectKind::Debugger(debugger) = kind else { return Ok(()) };
         let found = self.server.object(debugger.client, debugger.object);
-        let parent = self.server.object(debugger.client, debugger.parent);
-        let is_there = found.is_some_and(|object| object.parent == debugger.parent)
-            && parent.is_some_and(|it| it.kind == ObjectKind::Channel(debugger.channel));
-        is_there.then_some(debugger.channel).ok_or(Status::RESOURCE_LOST.into())
+        let is_there = found.is_some_and(|object| object.serial == debugger.serial);
+        is_there.then_some(()).ok_or(Status::RESOURCE_LOST.into())
+    }
+}
+
+/// The channel that a debugger looks at.
+fn debugged(target: &Target<'_>) -> Result<ChannelId> {
+    match &target.kind {
+        ObjectKind::Debugger(debugger) => Ok(debugger.channel),
+        _ => Err(Status::INVALID_OBJECT.into()),
     }
 }
 
@@ -72,7 +76,6 @@ impl Driver {
 fn errors(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
     /// A breakpoint in the register of all warps' errors (nouveau: `gf100_mp_global_error`).
     const BPT_INT: u32 = 1 << 4;
-    driver.debugged(target)?;
     let channel = channel(driver, target, params)?;
     let (trap, refused) = channel.map_or((None, None), |channel| driver.trap(channel));
     let (global, warp, pc) = match trap {
@@ -97,7 +100,6 @@ fn errors(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Resu
 }
 
 fn clear(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
-    driver.debugged(target)?;
     if let Some(channel) = channel(driver, target, params)? {
         driver.clear_trap(channel);
     }
@@ -106,7 +108,7 @@ fn clear(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Resul
 
 /// What the MMU refused, which stays when cores' errors are cleared (`kgrctxClearMmuFault_IMPL`).
 fn refused(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Result {
-    let (_, refused) = driver.trap(driver.debugged(target)?);
+    let (_, refused) = driver.trap(debugged(target)?);
     if let Some(refused) = refused {
         params.set("mmuFaultInfoList[0].faultAddress", refused.address)?;
         params.set("mmuFaultInfoList[0].faultType", refused.kind)?;

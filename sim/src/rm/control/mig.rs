@@ -222,8 +222,9 @@ impl Driver {
     pub(in crate::rm) fn window_of_instance(&self, gpu: usize, number: u32) -> Option<Range<u64>> {
         let own = self.gpus.get(gpu)?;
         let span = own.instances.0.get(&number)?.span;
-        let eighth = own.window.size() / 8;
-        let at = |part: u32| eighth * u64::from(part);
+        let whole = self.window_of_instances(gpu);
+        let eighth = (whole.end - whole.start) / 8;
+        let at = |part: u32| whole.start + eighth * u64::from(part);
         Some(at(span.start)..at(span.start + span.size))
     }
 
@@ -251,6 +252,8 @@ impl Driver {
             client.objects().any(|object| object.kind == chosen)
         };
         let used = || video_memory(self.server.objects_of(is_user));
+        let window = || self.window_of_instance(gpu, number);
+        let left_of_window = || Some(own.window.free(&window()?));
         let number = match name {
             "graphics.tpcs" => {
                 let list = tpcs()?.into_iter().map(|count| Datum::Number(count.into()));
@@ -260,14 +263,9 @@ impl Driver {
             "compute.cores" | "compute.tensor_cores" => share()?,
             "memory.size" => instance.kind.memory.into(),
             "memory.reserved" => 0,
-            "bars.window.size" => {
-                let window = self.window_of_instance(gpu, number)?;
-                i128::from(window.end - window.start)
-            }
-            "sim.window_free" => own.window.free(&self.window_of_instance(gpu, number)?).all.into(),
-            "sim.window_largest" => {
-                own.window.free(&self.window_of_instance(gpu, number)?).largest.into()
-            }
+            "bars.window.size" => window().map(|window| window.end - window.start)?.into(),
+            "sim.window_free" => left_of_window()?.all.into(),
+            "sim.window_largest" => left_of_window()?.largest.into(),
             "sim.memory_used" => used().into(),
             "sim.memory_free" => instance.kind.memory.saturating_sub(used()).into(),
             _ => return None,

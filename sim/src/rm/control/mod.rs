@@ -106,6 +106,8 @@ impl Driver {
         let mut params = read.map_err(|_| Status::INVALID_ADDRESS)?;
         let kind = self.server.client(client, caller.owner)?.object(object)?.kind.clone();
         let target = Target { caller, client, object, kind };
+        // `serverControl`: of an object that lost what it is for nothing is asked any more.
+        self.need_debugged(&target.kind)?;
         let Some(known) = known else {
             return self.unnamed(&target, command, address, &mut params);
         };
