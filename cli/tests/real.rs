@@ -957,7 +957,7 @@ const DEVICES: [(&str, [u64; 6]); 4] = [
 
 /// libcuda's cuInit of this version refuses the simulated H100, and does not say why.
 fn is_refused(real: &Real, card: &str) -> bool {
-    card == "h100" && real.version.starts_with("525.")
+    ["h100", "hgx-h100"].contains(&card) && real.version.starts_with("525.")
 }
 
 #[test]
@@ -1030,9 +1030,12 @@ fn libcuda_tells_every_attribute() {
     let table: Vec<Attribute<'_>> = lines.map(Attribute::parse).collect();
     for real in versions() {
         let branch = real.version.split('.').next().unwrap().parse().unwrap();
-        for (at, (card, _)) in
-            CARDS.iter().enumerate().filter(|(_, (card, _))| !is_refused(&real, card))
-        {
+        // Those that are on a board with switches are no other cards.
+        let mut cards: Vec<(usize, &str)> =
+            CARDS.map(|(card, _)| card).into_iter().enumerate().collect();
+        cards.extend([(1, "hgx-a100"), (2, "hgx-h100")]);
+        cards.retain(|(_, card)| !is_refused(&real, card));
+        for (at, card) in cards {
             let script = real_file("attributes.py");
             let seen = real.run(&["--gpu", card], Path::new("python3"), &[&script]);
             let what = format!("{} {card}", real.version);
@@ -1071,7 +1074,15 @@ fn ptx() -> PathBuf {
 /// Contexts, copies, streams and events come back right on each card.
 #[test]
 fn libcuda_copies() {
-    on_each_pair(&versions(), &[real_file("copies.py")], |_| "devices: 1\n".to_owned());
+    let versions = versions();
+    on_each_pair(&versions, &[real_file("copies.py")], |_| "devices: 1\n".to_owned());
+    // And on those that are on a board with switches.
+    for (real, card) in cuda_pairs(&versions, &["hgx-a100", "hgx-h100"]) {
+        let seen = real.run(&["--gpu", card], Path::new("python3"), &[real_file("copies.py")]);
+        let what = format!("{} {card}: {} {:?}", real.version, seen.out, seen.diagnostics);
+        assert_eq!((seen.code, seen.out.as_str()), (Some(0), "devices: 1\n"), "{what}");
+        assert_eq!(seen.diagnostics, [], "{what}");
+    }
 }
 
 /// From one device to another one, in contexts of each: over PCIe, over links, and by way of the host. A device's kernels

@@ -34,9 +34,10 @@ def made(kind, name, *args):
 
 
 def same(found, expected, what):
-    if bytes(found) != bytes(expected):
-        at = next(at for at, (a, b) in enumerate(zip(bytes(found), bytes(expected))) if a != b)
-        sys.exit(f"{what}: byte {at} is {bytes(found)[at]:#x}, not {bytes(expected)[at]:#x}")
+    found, expected = bytes(found), bytes(expected)
+    if found != expected:
+        at = next(at for at, (a, b) in enumerate(zip(found, expected)) if a != b)
+        sys.exit(f"{what}: byte {at} is {found[at]:#x}, not {expected[at]:#x}")
 
 
 def fresh(size):
@@ -75,9 +76,17 @@ def large():
     memory = device_memory(size + 64)
     call("cuMemcpyHtoD_v2", at(memory, 13), ctypes.byref(host, 3), Size(size))
     call("cuMemcpyDtoH_v2", back, at(memory, 13), Size(size))
-    if back.raw != data[3:size + 3]:
-        same(back.raw, data[3:size + 3], f"{size} bytes at odd places")
+    same(back.raw, data[3:size + 3], f"{size} bytes at odd places")
     call("cuMemFree_v2", memory)
+
+
+def lasting(_):
+    """Copies for as long as it takes others to see that the device is busy."""
+    size, end = 16 << 20, time.monotonic() + 1.5
+    host, memory = made(ctypes.c_void_p, "cuMemAllocHost_v2", Size(size)), device_memory(size)
+    while time.monotonic() < end:
+        call("cuMemcpyHtoD_v2", memory, host, Size(size))
+        call("cuMemcpyDtoH_v2", host, memory, Size(size))
 
 
 def streams():
@@ -724,6 +733,7 @@ def peers(first, second):
         call("cuCtxSetCurrent", context)
         places.append(device_memory((1 << 20) + 64))
     reaches = made(ctypes.c_int, "cuDeviceCanAccessPeer", int(first), int(second)).value
+    large_to_peer(contexts)
     for is_enabled in range(1 + reaches):
         for size in (1, 4097, (1 << 20) + 1):
             data = random.Random(size + is_enabled).randbytes(size)
@@ -744,6 +754,24 @@ def peers(first, second):
     print("peers:", reaches)
     for context in contexts:
         call("cuCtxDestroy_v2", context)
+
+
+def large_to_peer(contexts):
+    """As much as 256 MiB, at odd places of both."""
+    size = (256 << 20) - 5
+    data = random.Random(size).randbytes(1 << 20) * 256
+    places = []
+    for context in contexts:
+        call("cuCtxSetCurrent", context)
+        places.append(device_memory(size + 64))
+    call("cuCtxSetCurrent", contexts[0])
+    call("cuMemcpyHtoD_v2", at(places[0], 3), data, Size(size))
+    call("cuMemcpyPeer", at(places[1], 13), contexts[1], at(places[0], 3), contexts[0], Size(size))
+    call("cuCtxSetCurrent", contexts[1])
+    same(read(at(places[1], 13), size), data[:size], f"{size} bytes to the other device")
+    for context, place in zip(contexts, places):
+        call("cuCtxSetCurrent", context)
+        call("cuMemFree_v2", place)
 
 
 def reached(contexts, places):
@@ -830,9 +858,7 @@ if len(sys.argv) > 1:
 count = made(ctypes.c_int, "cuDeviceGetCount").value
 for device in range(count):
     context = made(ctypes.c_void_p, "cuCtxCreate_v2", YIELDS, device)
-    if os.environ.get("NVABI_LARGE_COPIES"):
-        large()
-    for part in (copies, streams, room, surfaces, own_pages, virtual, waits, modules):
+    for part in (copies, large, streams, room, surfaces, own_pages, virtual, waits, modules):
         part()
     for part in (managed, shared, fills, later, boxes, kept, pools, lends, graphs, sparse, contexts, limits, full, primary, forked,
                  errors):
