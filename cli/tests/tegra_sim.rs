@@ -195,6 +195,30 @@ fn diagnostics_are_told_at_once() {
     assert!(!rest.contains("bad-frequency") && rest.contains("1 diagnostics"), "once: {rest}");
 }
 
+/// Requests that the kernel answers by itself are none of a driver's.
+#[test]
+fn a_file_is_inherited_when_it_is_asked_to_be() {
+    const SCRIPT: &str = "import os\nfor path in '/dev/nvmap', '/dev/nvhost-ctrl-gpu':\n    \
+                          file = os.open(path, os.O_RDWR)\n    os.set_inheritable(file, True)\n    \
+                          os.set_blocking(file, False)\n    print(os.get_inheritable(file))";
+    if Command::new("python3").arg("--version").output().is_err() {
+        skip(Need::Python, "there is no python3")
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));
+    command.args(["tegra", "sim", "--", "python3", "-c", SCRIPT]);
+    let output = command.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    if told.contains("does not permit") {
+        skip(Need::Supervise, told)
+    }
+    assert_eq!(
+        (output.status.code(), &output.stdout[..]),
+        (Some(0), &b"True\nTrue\n"[..]),
+        "{told}"
+    );
+    assert!(told.contains("0 diagnostics"), "{told}");
+}
+
 #[test]
 fn a_keeper_that_is_stopped_keeps_nobody_waiting() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nvabi"));

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::fd::FromRawFd;
 use std::os::linux::fs::MetadataExt;
 
-use libc::{EBADF, EBUSY, EFAULT, EINVAL, ENOENT};
+use libc::{EBADF, EBUSY, EFAULT, EINVAL, ENOENT, ENOTTY};
 
 use crate::client::*;
 use crate::rules;
@@ -62,6 +62,20 @@ rules! {
             assert_eq!(open.st_rdev(), number, "{path}");
         }
         assert_eq!(open("/dev/nvidia1"), Err(ENOENT), "there is one GPU");
+    }
+
+    the_kernel_answers_some_requests_itself {
+        const CLOEXEC: i32 = libc::FD_CLOEXEC;
+        for path in ["/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-uvm"] {
+            let fd = open(path).unwrap();
+            let flags = || unsafe { libc::fcntl(fd, libc::F_GETFD) } & CLOEXEC;
+            assert_eq!((raw_at(fd, libc::FIONCLEX, 0), flags()), (Ok(()), 0), "{path}");
+            assert_eq!((raw_at(fd, libc::FIOCLEX, 0), flags()), (Ok(()), CLOEXEC), "{path}");
+            let word = |request, on: i32| raw(fd, request, &mut on.to_le_bytes());
+            assert_eq!([1, 0].map(|on| word(libc::FIONBIO, on)), [Ok(()); 2], "{path}");
+            assert_eq!([0, 1].map(|on| word(libc::FIOASYNC, on)), [Ok(()), Err(ENOTTY)], "{path}");
+            assert_eq!(raw_at(fd, libc::FIONBIO, 0), Err(EFAULT), "{path}");
+        }
     }
 
     files_tell_of_the_driver {

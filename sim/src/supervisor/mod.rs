@@ -500,6 +500,9 @@ impl Run {
         self.settle_texts();
         let mut machine = self.machine();
         let Some(file) = machine.file_of(inode) else { return Ok(Reply::Pass) };
+        if let Some(reply) = answered_for_any_file(target, request, argument) {
+            return Ok(reply);
+        }
         self.settle(&mut **machine);
         let name = machine.call_name(target, file, request, argument);
         let refusal = fault(&mut **machine, &name, faults_count)?;
@@ -626,6 +629,28 @@ fn is_userfaultfd(n: &Notification) -> bool {
     /// `USERFAULTFD_IOC_NEW`.
     const NEW: u32 = 0xAA00;
     n.call == libc::SYS_userfaultfd || n.call == libc::SYS_ioctl && n.args[1] as u32 == NEW
+}
+
+/// Requests that the kernel answers by itself, so that no driver sees them (`do_vfs_ioctl`, `fs/ioctl.c`).
+fn answered_for_any_file(target: &Target<'_>, request: u32, argument: u64) -> Option<Reply> {
+    const CLOSE_ON_EXEC: [u32; 2] = [libc::FIOCLEX as u32, libc::FIONCLEX as u32];
+    const WAITS: u32 = libc::FIONBIO as u32;
+    const SIGNALS: u32 = libc::FIOASYNC as u32;
+    match request {
+        // Of the descriptor alone.
+        _ if CLOSE_ON_EXEC.contains(&request) => Some(Reply::Pass),
+        WAITS | SIGNALS => {
+            let mut is_on = [0; 4];
+            let result = match target.read(argument, &mut is_on) {
+                0..4 => Err(Errno::EFAULT),
+                // No such file sends signals, and what stands for it never waits.
+                _ if request == SIGNALS && is_on != [0; 4] => Err(Errno::ENOTTY),
+                _ => Ok(0),
+            };
+            Some(Reply::Answer(result))
+        }
+        _ => None,
+    }
 }
 
 /// What a fault makes of a call; the time that it delays it by as the error.
