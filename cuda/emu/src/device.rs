@@ -684,7 +684,8 @@ impl Device {
         self.begin(launch.order.as_ref(), kernel_name);
         let threads = self.threads(launch);
         let launch = Launch { shared_bytes: 0, threads, compare_lanes: false, ..launch.clone() };
-        let code = SassCode::placed(&program, &kernel, banks);
+        let name = format!("of sm_{}", placed.sm);
+        let code = SassCode::placed(&program, &name, &kernel, banks);
         let room = Room::of(&launch, &code).map_err(refuse)?;
         let grid = Grid {
             code: &code,

@@ -100,8 +100,11 @@ impl Private {
                     None => (FindingKind::OutOfBounds, near(state, space, offset)),
                 };
                 let message = format!("{size} bytes at {}{nearby}", describe(space, offset));
-                let refused = (space == Space::Global).then_some((offset, access));
-                Err(Box::new(Mistake { refused, ..Mistake::new(kind, lane, message) }))
+                let mistake = Mistake::new(kind, lane, message);
+                Err(Box::new(match space {
+                    Space::Global => mistake.at(offset, access),
+                    _ => mistake,
+                }))
             }
         }
     }

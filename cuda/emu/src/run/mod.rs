@@ -40,6 +40,11 @@ impl Mistake {
     fn new(kind: FindingKind, lane: usize, message: impl Into<String>) -> Self {
         Self { kind, lane, message: message.into(), refused: None }
     }
+
+    /// The same, of an access to global memory.
+    fn at(self, address: u64, access: MemoryAccess) -> Self {
+        Self { refused: Some((address, access)), ..self }
+    }
 }
 
 fn mistake<T>(

@@ -204,6 +204,5 @@ fn nothing<T>(state: &State<'_>, lane: usize, address: u64, access: MemoryAccess
         None => (FindingKind::OutOfBounds, "where there is no memory"),
     };
     let message = format!("the texel at {address:#x} of a texture or surface, {why}");
-    let refused = Some((address, access));
-    Err(Box::new(Mistake { refused, ..Mistake::new(kind, lane, message) }))
+    Err(Box::new(Mistake::new(kind, lane, message).at(address, access)))
 }

@@ -102,9 +102,10 @@ impl<'a> SassCode<'a> {
     }
 
     /// Code in memory, with the banks of a launch. The driver of a GPU says in bank 0 where shared and local memory
-    /// are among all addresses: here it is where this emulator has them.
+    /// are among all addresses: here it is where this emulator has them. Nothing there has its name.
     pub(crate) fn placed(
         program: &'a Program,
+        name: &'a str,
         kernel: &'a Kernel,
         mut banks: [Vec<u8>; BANKS],
     ) -> Self {
@@ -115,7 +116,7 @@ impl<'a> SassCode<'a> {
         };
         put(bank0::SHARED_WINDOW, SHARED_WINDOW);
         put(bank0::LOCAL_WINDOW, LOCAL_WINDOW);
-        Self { program, name: "kernel", kernel, banks }
+        Self { program, name, kernel, banks }
     }
 }
 
