@@ -1085,6 +1085,21 @@ fn libcuda_copies() {
     }
 }
 
+/// Random copies and fills of threads, in several streams, leave memory as a model of it has it.
+#[test]
+fn libcuda_does_what_a_model_does() {
+    let script = real_file("model.py");
+    for (real, card) in cuda_pairs(&versions(), &["l4", "h100"]) {
+        // The same each time, but where all is checked: then what it was is told if it goes wrong.
+        let seed = if is_whole() { std::process::id() } else { 1 }.to_string();
+        let words = [script.as_os_str(), seed.as_ref(), "150".as_ref(), "3".as_ref()];
+        let seen = real.run(&["--gpu", card], Path::new("python3"), &words);
+        let what = format!("{} {card}, seed {seed}: {}", real.version, seen.told);
+        assert_eq!((seen.code, seen.out.as_str()), (Some(0), "devices: 1\n"), "{what}");
+        assert_eq!(seen.diagnostics, [], "{what}");
+    }
+}
+
 /// From one device to another one, in contexts of each: over PCIe, over links, and by way of the host. A device's kernels
 /// read and write what another one has, by contexts, and by memory and pools that it gives to them.
 #[test]
