@@ -662,11 +662,13 @@ def dumps(device):
 
 def forked(_):
     """A process that was forked has no CUDA, and takes none from the first one."""
-    memory = device_memory(4097)
+    memory, driver = device_memory(4097), made(ctypes.c_int, "cuDriverGetVersion").value
     call("cuMemcpyHtoD_v2", memory, fresh(4097), Size(4097))
     process = os.fork()
     if process == 0:
-        os._exit(cuda.cuMemcpyHtoD_v2(memory, bytes(4097), Size(4097)))
+        result = cuda.cuMemcpyHtoD_v2(memory, bytes(4097), Size(4097))
+        # Before 550 it ends the first one's channel: docs/rm-sim.md.
+        os._exit(cuda.cuInit(0) if result == 3 and driver >= 12040 else result)
     _, status = os.waitpid(process, 0)
     # CUDA_ERROR_NOT_INITIALIZED.
     if os.waitstatus_to_exitcode(status) != 3:

@@ -192,8 +192,8 @@ impl Driver {
         }
         let is_video = class == VIDEO_MEMORY;
         let location = bits(params.word("attr")?, attr::LOCATION);
-        let is_virtual = params.word("flags")? & alloc::VIRTUAL != 0;
-        if (location == attr::IN_GPU) != is_video || is_virtual {
+        let flags = params.word("flags")?;
+        if (location == attr::IN_GPU) != is_video || flags & alloc::VIRTUAL != 0 {
             return Err(Status::INVALID_ARGUMENT.into());
         }
         if params.get("size")? == 0 {
@@ -203,7 +203,7 @@ impl Driver {
             (Of::Video, PagesOf::Video)
         } else {
             // `sysmemAllocResources`: what is for addresses alone.
-            if params.word("flags")? & alloc::FIXED_ADDRESS != 0 || params.get("hVASpace")? != 0 {
+            if flags & alloc::FIXED_ADDRESS != 0 || params.get("hVASpace")? != 0 {
                 return Err(Status::INVALID_ARGUMENT.into());
             }
             (Of::System, PagesOf::System)
