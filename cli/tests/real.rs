@@ -1478,10 +1478,10 @@ fn metrics_of_performance_are_had() {
         let what = format!("{}: {} {:?}", real.version, seen.told, seen.diagnostics);
         assert_eq!((seen.code, seen.out.as_str()), (Some(0), "devices: 1\n"), "{what}");
         assert!(seen.diagnostics.is_empty(), "{what}");
-        // The first rows are those of a card of which there is one sample.
-        let table = real.ask("h100", &["dmon", "--gpm-metrics", "1,2,10", "-c", "4"]);
-        let last: Vec<&str> = table.lines().last().unwrap().split_whitespace().collect();
-        assert!(last.ends_with(&["0", "0", "0"]), "{}: {table}", real.version);
+        // Rows have no values where there is one sample, or where nvidia-smi came late to the second one.
+        let table = real.ask("h100", &["dmon", "--gpm-metrics", "1,2,10", "-c", "6"]);
+        let mut rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        assert!(rows.any(|row| row.ends_with(&["0", "0", "0"])), "{}: {table}", real.version);
         assert!(real.ask("h100", &["gpm", "-g"]).contains("DISABLED"), "{}", real.version);
     }
 }
