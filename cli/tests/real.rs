@@ -127,6 +127,15 @@ impl Real {
         }
     }
 
+    /// The same, of a script of Python's with one card: it ends well, says what is expected, and nothing is told.
+    fn script<A: AsRef<OsStr>>(&self, card: &str, words: &[A], expected: &str) {
+        let seen = self.run(&["--gpu", card], Path::new("python3"), words);
+        let words: Vec<&OsStr> = words.iter().map(AsRef::as_ref).collect();
+        let what = format!("{} {card} {words:?}: {}", self.version, seen.told);
+        assert_eq!((seen.code, seen.out.as_str()), (Some(0), expected), "{what}");
+        assert_eq!(seen.diagnostics, [], "{what}");
+    }
+
     /// The same, of nvidia-smi with one card: it must succeed, and say nothing wrong.
     fn ask(&self, card: &str, args: &[&str]) -> String {
         let seen = self.run(&["--gpu", card], &self.smi(), args);
@@ -1078,10 +1087,7 @@ fn libcuda_copies() {
     on_each_pair(&versions, &[real_file("copies.py")], |_| "devices: 1\n".to_owned());
     // And on those that are on a board with switches.
     for (real, card) in cuda_pairs(&versions, &["hgx-a100", "hgx-h100"]) {
-        let seen = real.run(&["--gpu", card], Path::new("python3"), &[real_file("copies.py")]);
-        let what = format!("{} {card}: {} {:?}", real.version, seen.out, seen.diagnostics);
-        assert_eq!((seen.code, seen.out.as_str()), (Some(0), "devices: 1\n"), "{what}");
-        assert_eq!(seen.diagnostics, [], "{what}");
+        real.script(card, &[real_file("copies.py")], "devices: 1\n");
     }
 }
 
@@ -1093,10 +1099,7 @@ fn libcuda_does_what_a_model_does() {
         // The same each time, but where all is checked: then what it was is told if it goes wrong.
         let seed = if is_whole() { std::process::id() } else { 1 }.to_string();
         let words = [script.as_os_str(), seed.as_ref(), "150".as_ref(), "3".as_ref()];
-        let seen = real.run(&["--gpu", card], Path::new("python3"), &words);
-        let what = format!("{} {card}, seed {seed}: {}", real.version, seen.told);
-        assert_eq!((seen.code, seen.out.as_str()), (Some(0), "devices: 1\n"), "{what}");
-        assert_eq!(seen.diagnostics, [], "{what}");
+        real.script(card, &words, "devices: 1\n");
     }
 }
 
@@ -1435,11 +1438,7 @@ fn programs_may_end_in_a_copy_of_their_pages() {
     let mut versions = versions_with_nvml();
     versions.truncate(1);
     let script = real_file("killed.py");
-    let args = [script.as_os_str(), OsStr::new("die")];
-    let seen = versions[0].run(&["--gpu", "a100"], Path::new("python3"), &args);
-    let what = format!("{}: {} {:?}", versions[0].version, seen.out, seen.diagnostics);
-    assert_eq!((seen.code, seen.out.as_str()), (Some(0), "devices: 1\n"), "{what}");
-    assert_eq!(seen.diagnostics, [], "{what}");
+    versions[0].script("a100", &[script.as_os_str(), OsStr::new("die")], "devices: 1\n");
 }
 
 /// Programs copy at one time, each its own bytes, while another one of them is killed in the middle of a copy.
@@ -1447,11 +1446,7 @@ fn programs_may_end_in_a_copy_of_their_pages() {
 fn programs_copy_beside_one_that_is_killed() {
     let versions = versions_with_nvml();
     for (real, card) in cuda_pairs(&versions, &["l4", "h100"]) {
-        let script = [real_file("together.py")];
-        let seen = real.run(&["--gpu", card], Path::new("python3"), &script);
-        let what = format!("{} {card}: {}", real.version, seen.told);
-        assert_eq!((seen.code, seen.out.as_str()), (Some(0), "devices: 1\n"), "{what}");
-        assert_eq!(seen.diagnostics, [], "{what}");
+        real.script(card, &[real_file("together.py")], "devices: 1\n");
     }
 }
 
@@ -1460,11 +1455,7 @@ fn programs_copy_beside_one_that_is_killed() {
 fn programs_keep_a_gpu_busy() {
     let versions = versions_with_nvml();
     for (real, card) in cuda_pairs(&versions, &["l4", "rtx3090", "a100", "h100"]) {
-        let script = [real_file("busy.py"), ptx()];
-        let seen = real.run(&["--gpu", card], Path::new("python3"), &script);
-        let what = format!("{} {card}: {}", real.version, seen.told);
-        assert_eq!((seen.code, seen.out.as_str()), (Some(0), "devices: 1\n"), "{what}");
-        assert_eq!(seen.diagnostics, [], "{what}");
+        real.script(card, &[real_file("busy.py"), ptx()], "devices: 1\n");
     }
 }
 
@@ -1474,10 +1465,7 @@ fn metrics_of_performance_are_had() {
     let versions = versions_with_nvml();
     for real in cuda_pairs(&versions, &["h100"]).into_iter().map(|(real, _)| real) {
         let script = [real_file("gpm.py"), "python3".into(), real_file("kernels.py"), ptx()];
-        let seen = real.run(&["--gpu", "h100"], Path::new("python3"), &script);
-        let what = format!("{}: {} {:?}", real.version, seen.told, seen.diagnostics);
-        assert_eq!((seen.code, seen.out.as_str()), (Some(0), "devices: 1\n"), "{what}");
-        assert!(seen.diagnostics.is_empty(), "{what}");
+        real.script("h100", &script, "devices: 1\n");
         // Rows have no values where there is one sample, or where nvidia-smi came late to the second one.
         let table = real.ask("h100", &["dmon", "--gpm-metrics", "1,2,10", "-c", "6"]);
         let mut rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -1523,10 +1511,7 @@ fn name_of(card: &str) -> &str {
 /// and nothing is told.
 fn on_each_pair(versions: &[Real], script: &[PathBuf], expected: impl Fn(&str) -> String) {
     for (real, card) in cuda_pairs(versions, &CARDS.map(|(card, _)| card)) {
-        let seen = real.run(&["--gpu", card], Path::new("python3"), script);
-        let what = format!("{} {card}: {} {:?}", real.version, seen.out, seen.diagnostics);
-        assert_eq!((seen.code, seen.out), (Some(0), expected(name_of(card))), "{what}");
-        assert!(seen.diagnostics.is_empty(), "{what}");
+        real.script(card, script, &expected(name_of(card)));
     }
 }
 
