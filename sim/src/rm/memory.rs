@@ -155,10 +155,7 @@ fn pages(length: u64) -> u64 {
 impl Client {
     /// The memory of a handle.
     pub(super) fn memory(&self, handle: u32) -> Result<&Arc<Buffer>> {
-        match &self.object(handle)?.kind {
-            ObjectKind::Memory(buffer) if buffer.of != Of::Counters => Ok(buffer),
-            _ => Err(Status::INVALID_OBJECT_HANDLE.into()),
-        }
+        Ok(self.object(handle)?.kind.memory().ok_or(Status::INVALID_OBJECT_HANDLE)?)
     }
 
     /// An object of its own for memory that is there.
@@ -590,12 +587,8 @@ impl Driver {
         let found = source.object(args.word("hObjectSrc")?);
         let found = found.map(|object| (object.kind.clone(), object.shares.clone()));
         let client = self.server.client(handle, caller.owner)?;
-        let (ObjectKind::Memory(buffer), shares) = found? else {
-            return Err(Status::INVALID_ARGUMENT.into());
-        };
-        if buffer.of == Of::Counters {
-            return Err(Status::INVALID_ARGUMENT.into());
-        }
+        let (kind, shares) = found?;
+        let buffer = kind.memory().ok_or(Status::INVALID_ARGUMENT)?.clone();
         // Another process must have been given the right (S/rs_access_rights.c).
         let is_shared = shares.iter().any(|share| share.is_with(handle, client.process));
         if process != client.process && !is_shared {

@@ -222,6 +222,14 @@ impl ObjectKind {
         }
     }
 
+    /// The memory that it stands for, to be mapped and copied: counters are none.
+    pub(super) fn memory(&self) -> Option<&Arc<Buffer>> {
+        match self {
+            Self::Memory(buffer) if buffer.of != Of::Counters => Some(buffer),
+            _ => None,
+        }
+    }
+
     /// Whether channels, or the registers that they are rung by, may go with it.
     pub(super) fn may_be_rung(&self) -> bool {
         match self {
