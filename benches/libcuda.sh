@@ -5,8 +5,9 @@
 #
 # FOLDER is what tests/real/fetch.sh prints, or its first line. One program initialises libcuda, makes a context and
 # copies 1 MiB there and back; others do so on each of eight GPUs, copy pinned memory of 64 MiB, and once more by memmove,
-# copy and fill 4 MiB within a GPU (kernels of libcuda's own), have a stream write words after pauses, and sleep for five
-# seconds with a context. They alternate with `true` on the same machine, RUNS times each (default 11); medians.
+# copy and fill 4 MiB within a GPU (kernels of libcuda's own), have a stream write words after pauses, and once more a
+# process on another processor that reads from a pipe, and sleep for five seconds with a context. They alternate with
+# `true` on the same machine, RUNS times each (default 11); medians.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/.."
@@ -43,6 +44,28 @@ def both_ways(host, size):
             times.append(time.monotonic() - began)
     return times[2:]  # The first touch gets pages from the system.
 
+def after_pauses(pause, count, there_and_back):
+    for number in range(1, count + 1):
+        time.sleep(pause)
+        began = time.monotonic()
+        there_and_back(number)
+        print((time.monotonic() - began) * 1e6, file=out)
+
+def pipe(pause, count):
+    # On one processor they would take turns, and nobody would have to be woken.
+    processors = sorted(os.sched_getaffinity(0))
+    (to, there), (back, answer) = os.pipe(), os.pipe()
+    if not os.fork():
+        os.sched_setaffinity(0, processors[1:] or processors)
+        os.close(there)
+        while os.read(to, 1):
+            os.write(answer, b"x")
+        os._exit(0)
+    os.sched_setaffinity(0, processors[:1])
+    after_pauses(pause, count, lambda _: (os.write(there, b"x"), os.read(back, 1)))
+
+if part == "pipe":
+    sys.exit(pipe(float(sys.argv[3]), int(sys.argv[4])))
 begin = time.monotonic()
 call("cuInit", 0)
 if part == "all":
@@ -80,29 +103,23 @@ elif part == "rings":
     memory = made(ctypes.c_void_p, "cuMemHostAlloc", Size(4096), 2)
     there = made(Pointer, "cuMemHostGetDevicePointer_v2", memory, 0)
     word = ctypes.c_uint32.from_address(memory.value)
-    pause, count = float(sys.argv[3]), int(sys.argv[4])
-    for number in range(1, count + 1):
-        time.sleep(pause)
-        began = time.monotonic()
+    def write(number):
         call("cuStreamWriteValue32_v2", stream, there, number, 0)
         while word.value != number:
             pass
-        print((time.monotonic() - began) * 1e6, file=out)
+    after_pauses(float(sys.argv[3]), int(sys.argv[4]), write)
 else:
-    # What all processes of the simulator used while nothing was to do, as far as the clock of the system counts.
-    simulator = os.path.realpath(sys.argv[3])
-    def ticks(process):
+    # What all threads of the simulator used while nothing was to do, in nanoseconds. To look for them is work of its.
+    def is_simulator(process):
         try:
-            if os.path.realpath(f"/proc/{process}/exe") != simulator:
-                return None
-            fields = open(f"/proc/{process}/stat").read().rsplit(")", 1)[1].split()
+            return os.path.realpath(f"/proc/{process}/exe") == os.path.realpath(sys.argv[3])
         except OSError:
-            return None
-        return int(fields[11]) + int(fields[12])
+            return False
+    threads = [f"/proc/{process}/task/{thread}/schedstat" for process in os.listdir("/proc")
+               if process.isdigit() and is_simulator(process) for thread in os.listdir(f"/proc/{process}/task")]
+    assert threads, sys.argv[3]
     def used():
-        found = [of for of in map(ticks, filter(str.isdigit, os.listdir("/proc"))) if of is not None]
-        assert found, simulator
-        return sum(found) / os.sysconf("SC_CLK_TCK")
+        return sum(int(open(thread).read().split()[0]) for thread in threads) / 1e9
     time.sleep(0.5)
     before, began = used(), time.monotonic()
     time.sleep(5)
@@ -111,17 +128,18 @@ PYTHON
 
 sim() { LD_LIBRARY_PATH=$real/lib "$nvabi" rm sim --tag "${real##*/}" --gpu "$gpu" --gpus "$1" -- "${@:2}" >/dev/null 2>&1; }
 timed() { local out=$1 begin=${EPOCHREALTIME/./}; shift; "$@"; echo $(((${EPOCHREALTIME/./} - begin) / 1000)) >>"$out"; }
+pauses='0 1 5 10 100 1000'
 for _ in $(seq "$runs"); do
     timed "$work/start" sim 1 true
     timed "$work/whole" sim 1 python3 "$work/program.py" context "$work/context"
     sim 8 python3 "$work/program.py" all "$work/all"
     sim 1 python3 "$work/program.py" copies "$work/copies"
     sim 1 python3 "$work/program.py" within "$work/within"
-    sim 1 python3 "$work/program.py" rings "$work/rings0" 0 50
-    sim 1 python3 "$work/program.py" rings "$work/rings1" 0.001 50
-    sim 1 python3 "$work/program.py" rings "$work/rings10" 0.01 50
-    sim 1 python3 "$work/program.py" rings "$work/rings100" 0.1 10
-    sim 1 python3 "$work/program.py" rings "$work/rings1000" 1 3
+    for pause in $pauses; do
+        count=$((pause > 100 ? 3 : pause > 10 ? 10 : 50))
+        sim 1 python3 "$work/program.py" rings "$work/rings$pause" "${pause}e-3" "$count"
+        LD_LIBRARY_PATH=$real/lib python3 "$work/program.py" pipe "$work/pipe$pause" "${pause}e-3" "$count"
+    done
     sim 1 python3 "$work/program.py" idle "$work/idle1" "$nvabi"
     sim 8 python3 "$work/program.py" idle "$work/idle8" "$nvabi"
 done
@@ -135,8 +153,9 @@ printf '%-62s %8s GB/s\n' 'pinned memory, 64 MiB' "$(median copies)"
 printf '%-62s %8s GB/s\n' 'the same memory by memmove, in the program' "$(median copies-plain)"
 printf '%-62s %8s GB/s\n' 'a copy within a GPU, 4 MiB' "$(median within-cuMemcpyDtoD_v2)"
 printf '%-62s %8s GB/s\n' 'a fill of the same' "$(median within-cuMemsetD8_v2)"
-for pause in 0 1 10 100 1000; do
+for pause in $pauses; do
     printf '%-62s %8s us\n' "a word that a stream writes after a pause of $pause ms" "$(median "rings$pause")"
+    printf '%-62s %8s us\n' "a byte through a pipe and back after the same" "$(median "pipe$pause")"
 done
 printf '%-62s %8s %% of a core\n' 'the simulator while a context has nothing to do' "$(median idle1)"
 printf '%-62s %8s %% of a core\n' 'the same with eight GPUs' "$(median idle8)"

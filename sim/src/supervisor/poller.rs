@@ -6,24 +6,26 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::thread::set_current_timer_slack;
+use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity, set_current_timer_slack};
 
 use super::Shared;
 use super::watches::Watched;
 use crate::machine::Doorbell;
 
 /// A pause between two looks lasts this part of the time for which nothing has happened: a program waits for little
-/// longer than it waited itself, and an idle one costs next to nothing. Who rings after a pause that is long is
-/// seen at once, where that can be.
+/// longer than it waited itself, and an idle one costs next to nothing.
 const PART: u32 = 50;
 const SHORTEST: Duration = Duration::from_micros(20);
 const LONGEST: Duration = Duration::from_millis(10);
+/// For so long after something happened, no pause is long.
+const LIVELY: Duration = Duration::from_millis(10);
 /// For no longer than this, or than a pause, the timers stand still and the rings are not looked at.
 const TICK: Duration = Duration::from_millis(1);
-/// From this pause on it sleeps until somebody rings: who waits for that waits no longer than for the next look.
+/// From this pause on it sleeps until somebody rings, where that can be: to be woken and to let who rings go on takes
+/// longer than to wait for the next look.
 const LONG: Duration = Duration::from_micros(50);
-/// For no longer than this who was let go takes to ring.
-const RINGING: Duration = Duration::from_micros(30);
+/// For no longer than this who was let go takes to ring, on a processor of its own.
+const RINGING: Duration = Duration::from_micros(50);
 /// Pause when no doorbell is mapped.
 const NAP: Duration = Duration::from_millis(20);
 
@@ -74,18 +76,49 @@ pub(super) fn watch(shared: &Shared) {
             last = Instant::now();
             pause = Duration::ZERO;
         } else {
-            pause = (last.elapsed() / PART).clamp(SHORTEST, LONGEST);
+            pause = pause_after(last.elapsed());
             // Before each look at what waits for memory all are let go: that must be worth it.
             let long = if shared.has_work() { TICK } else { LONG };
-            if pause < long {
+            if pause <= long {
                 thread::sleep(pause);
             } else if watched.sleep(pause) {
                 last = Instant::now();
-                while !is_rung(&doorbells) && last.elapsed() < RINGING {
-                    hint::spin_loop();
-                }
+                await_ring(&doorbells);
             }
         }
+    }
+}
+
+fn pause_after(idle: Duration) -> Duration {
+    let longest = if idle < LIVELY { LONG } else { LONGEST };
+    (idle / PART).clamp(SHORTEST, longest)
+}
+
+/// Of who was let go just now. The kernel may wake it on this thread's processor, where it rings after this thread, and
+/// this thread goes on after a slice of it, which is milliseconds: so this one leaves.
+fn await_ring(doorbells: &[Doorbell]) {
+    for is_here in [true, false] {
+        let began = Instant::now();
+        while began.elapsed() < RINGING {
+            if is_rung(doorbells) {
+                return;
+            }
+            hint::spin_loop();
+        }
+        if is_here {
+            leave_processor();
+        }
+    }
+}
+
+/// Goes on where this thread may run besides, if that is anywhere.
+fn leave_processor() {
+    let Ok(all) = sched_getaffinity(None) else { return };
+    let mut others = all;
+    others.unset(sched_getcpu());
+    if others.count() > 0 && sched_setaffinity(None, &others).is_ok() {
+        // It stays where it is, and goes later where it likes.
+        let _ = sched_setaffinity(None, &all);
     }
 }
 
@@ -110,4 +143,41 @@ fn be_prompt() {
 
 fn is_rung(doorbells: &[Doorbell]) -> bool {
     doorbells.iter().any(Doorbell::is_rung)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::thread::CpuSet;
+
+    use super::*;
+
+    #[test]
+    fn a_lively_time_has_no_long_pause() {
+        let after = |milliseconds| pause_after(Duration::from_millis(milliseconds));
+        assert_eq!(after(0), SHORTEST);
+        assert_eq!(after(2), Duration::from_micros(40));
+        assert_eq!(after(9), LONG);
+        assert_eq!(after(10), Duration::from_micros(200));
+        assert_eq!(after(60_000), LONGEST);
+    }
+
+    #[test]
+    fn it_leaves_its_processor_and_may_run_where_it_might() {
+        let all = sched_getaffinity(None).unwrap();
+        if all.count() > 1 {
+            let moved = (0..10).filter(|_| {
+                let here = sched_getcpu();
+                leave_processor();
+                sched_getcpu() != here
+            });
+            // Others may move it too.
+            assert!(moved.count() > 5);
+        }
+        assert_eq!(sched_getaffinity(None).unwrap(), all);
+        let mut here = CpuSet::new();
+        here.set(sched_getcpu());
+        sched_setaffinity(None, &here).unwrap();
+        leave_processor();
+        assert_eq!(sched_getaffinity(None).unwrap(), here);
+    }
 }
