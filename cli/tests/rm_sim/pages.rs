@@ -49,6 +49,14 @@ fn counters_are_no_memory() {
     assert_eq!(mapped, Err(INVALID_OBJECT_HANDLE));
     let copied = duplicate(&client, subdevice, (client.handle, made));
     assert_eq!(copied.0, INVALID_ARGUMENT);
+    let mut export = Struct::new("NV0000_CTRL_OS_UNIX_EXPORT_OBJECT_TO_FD_PARAMS")
+        .with("fd", control_file() as u64)
+        .with("object.type", 1)
+        .with("object.data.rmObject.hDevice", device.into())
+        .with("object.data.rmObject.hParent", subdevice.into())
+        .with("object.data.rmObject.hObject", made.into());
+    let name = "NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECT_TO_FD";
+    assert_eq!(client.control(client.handle, name, &mut export), INVALID_ARGUMENT);
     assert_eq!(map(&client, (subdevice, made, 0, 0x4011, 0), gpu_file()).0, OK);
     assert_eq!(client.free(made), OK);
     assert!(client.alloc(subdevice, COUNTERS, None).is_ok());

@@ -7,7 +7,6 @@ use super::failed::Result;
 use super::frontend::Caller;
 use super::interface::Params;
 use super::memory::{Buffer, PAGE};
-use super::server::ObjectKind;
 use super::{Driver, NodeKind, NvFile};
 use crate::client::Descriptor;
 use crate::files::FileId;
@@ -74,9 +73,8 @@ impl DmaBuf {
         }
         // Whoever knows a client's handle may name its memory here: the driver looks no further.
         let client = driver.server.find(args.word("hClient")?)?;
-        let ObjectKind::Memory(memory) = &client.object(args.word(&field("handles"))?)?.kind else {
-            return Err(Status::INVALID_OBJECT.into());
-        };
+        let object = client.object(args.word(&field("handles"))?)?;
+        let memory = object.kind.memory().ok_or(Status::INVALID_OBJECT)?;
         if memory.gpu != self.gpu {
             return Err(Status::INVALID_OBJECT_PARENT.into());
         }

@@ -190,9 +190,8 @@ impl Driver {
             spaces.push((space, args.get(&field("gpuMappingType"))? != READ_ONLY));
         }
         let offset = args.get("offset")?;
-        let ObjectKind::Memory(buffer) = self.object_of_call(caller, args, "hMemory")? else {
-            return Err(Status::INVALID_OBJECT_HANDLE.into());
-        };
+        let object = self.object_of_call(caller, args, "hMemory")?;
+        let buffer = object.memory().ok_or(Status::INVALID_OBJECT_HANDLE)?;
         if offset % PAGE != 0 || offset.checked_add(length).is_none_or(|end| end > buffer.size) {
             return Err(Status::INVALID_OFFSET.into());
         }

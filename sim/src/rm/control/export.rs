@@ -184,10 +184,8 @@ fn device(driver: &mut Driver, target: &Target<'_>, handle: u32) -> Result<u32> 
 /// Memory of the caller's; nothing else is copied.
 fn memory(driver: &mut Driver, target: &Target<'_>, handle: u32) -> Result<Arc<Buffer>> {
     let client = driver.server.client(target.client, target.caller.owner)?;
-    match &client.object(handle)?.kind {
-        ObjectKind::Memory(buffer) => Ok(buffer.clone()),
-        _ => Err(Status::INVALID_ARGUMENT.into()),
-    }
+    let memory = client.object(handle)?.kind.memory();
+    Ok(memory.ok_or(Status::INVALID_ARGUMENT)?.clone())
 }
 
 /// `RmImportObject`: the caller gets an object of its own for the memory.
