@@ -2,6 +2,7 @@
 at rest when they have ended; and how busy each one kept it.
 
 A busy GPU has its highest clock, a state near P0, more power, voltage and heat, and nothing that keeps its clock down.
+What is copied goes over its bus.
 
     busy.py PTX
 
@@ -69,21 +70,28 @@ def set_clock():
     return clock
 
 
+def over_bus():
+    """KB/s that the GPU sends and receives."""
+    return [pynvml.nvmlDeviceGetPcieThroughput(device, way) for way in
+            (pynvml.NVML_PCIE_UTIL_TX_BYTES, pynvml.NVML_PCIE_UTIL_RX_BYTES)]
+
+
 def watch(program):
     """What is shown while a program keeps the GPU busy, until it ends."""
-    begin, busy, most, rows, own, volts = time.time_ns() // 1000, [], 0, [], [], []
+    begin, busy, most, rows, own, volts, traffic = time.time_ns() // 1000, [], 0, [], [], [], []
     while program.poll() is None:
-        rates = pynvml.nvmlDeviceGetUtilizationRates(device)
-        now = max(rates.gpu, rates.memory)
+        shares = pynvml.nvmlDeviceGetUtilizationRates(device)
+        now = max(shares.gpu, shares.memory)
         if now > 0:
             busy.append(shown())
             own += of_program(program.pid, begin)
+            traffic.append(over_bus())
         if now > 50 and len(rows) < 3:
             rows += monitored(program.pid)
             volts = volts if volts and volts[-1] > low else [*volts, voltage()]
         most = max(most, now)
         time.sleep(0.05)
-    return busy, most, own, rows, volts
+    return busy, most, own, rows, volts, traffic
 
 
 def drawn_beyond(begin, power):
@@ -93,15 +101,15 @@ def drawn_beyond(begin, power):
 
 
 rest, low = shown(), voltage()
-if rest[4] != 1:
-    sys.exit(f"at rest the GPU is at {rest}")
+if rest[4] != 1 or max(over_bus()) > 1:
+    sys.exit(f"at rest the GPU is at {rest}, and its bus at {over_bus()} KB/s")
 for what, words in ("kernels", [sys.argv[1]]), ("copies", ["lasting", "0"]):
     if what == "copies":
         highest = set_clock() or highest
     script = os.path.join(here, f"{what}.py")
     begin = pynvml.nvmlDeviceGetTotalEnergyConsumption(device), time.monotonic()
     program = subprocess.Popen([sys.executable, script, *words], stdout=subprocess.DEVNULL)
-    busy, most, own, rows, volts = watch(program)
+    busy, most, own, rows, volts, traffic = watch(program)
     # It is that of a sample of 200 ms.
     time.sleep(0.5)
     left = pynvml.nvmlDeviceGetUtilizationRates(device)
@@ -113,6 +121,8 @@ for what, words in ("kernels", [sys.argv[1]]), ("copies", ["lasting", "0"]):
         sys.exit(f"of {highest} MHz the GPU that is busy with {what} was at {busy}, and at rest at {rest}")
     if max(volts, default=0) <= low and low > 0:
         sys.exit(f"at rest {low} mV, with {what} {volts}")
+    if what == "copies" and any(max(way) < 10_000 for way in zip(*traffic)) or max(over_bus()) > 1:
+        sys.exit(f"{what} sent and received {traffic} KB/s, and after them it is {over_bus()}")
     # At least what it draws more than at rest in most of the 50 ms before each look that saw it busy, and at most all of
     # the time as much as the card may draw.
     most = pynvml.nvmlDeviceGetPowerManagementLimit(device)

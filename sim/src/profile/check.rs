@@ -35,7 +35,7 @@ const TEXTS: [&str; 3] = ["identity.name", "identity.short_name", "identity.bios
 const LISTS: [&str; 2] = ["classes", "engines"];
 
 /// What the simulator knows of a GPU, by the names that expressions have for it.
-pub(crate) const SIMULATED: [&str; 23] = [
+pub(crate) const SIMULATED: [&str; 25] = [
     "gpu.index",
     "gpu.minor",
     "gpu.domain",
@@ -49,6 +49,8 @@ pub(crate) const SIMULATED: [&str; 23] = [
     "sim.memory_free",
     "sim.window_free",
     "sim.window_largest",
+    "sim.bytes_read",
+    "sim.bytes_written",
     "sim.instances",
     "sim.is_busy",
     "sim.memory_busy",

@@ -497,6 +497,9 @@ impl Driver {
         loads.or_insert_with(|| Loads::new(began)).worked(channel.process, busy, now);
         if let Some(gpu) = self.gpus.get_mut(channel.gpu) {
             gpu.accounts.worked(channel.process, busy);
+            let [read, written] = channel.space.take_traffic();
+            gpu.traffic.read += read;
+            gpu.traffic.written += written;
         }
         channel.computing = channel.engine.is_computing().then_some(now);
         for (code, text) in turn.notes {

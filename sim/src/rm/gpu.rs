@@ -46,6 +46,7 @@ pub(super) struct Gpu {
     pub(super) accounts: Accounts,
     /// What it has drawn.
     pub(super) meter: Meter,
+    pub(super) traffic: Traffic,
     /// The client whose context has it, where only one may.
     pub(super) reservation: Option<u32>,
     /// Clients and subdevices that ask for a clock of the shader cores that ticks as often as can be.
@@ -57,6 +58,13 @@ pub(super) struct Gpu {
     /// Entries of the profile's lists by the numbers of their indices.
     lists: BTreeMap<String, BTreeMap<u32, Entry>>,
     facts: Facts,
+}
+
+/// Bytes of the system's memory that it read and wrote, over the bus.
+#[derive(Debug, Default)]
+pub(super) struct Traffic {
+    pub(super) read: u64,
+    pub(super) written: u64,
 }
 
 /// A write to `bind` or `unbind` that has not returned.
@@ -115,6 +123,7 @@ impl Gpu {
             registers: Registers::new(),
             accounts: Accounts::default(),
             meter: Meter::new(Instant::now()),
+            traffic: Traffic::default(),
             instances,
             lists,
             facts,

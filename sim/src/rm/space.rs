@@ -2,6 +2,7 @@
 //! (`src/nvidia/src/kernel/gpu/mem_mgr/vaspace_api.c`, `src/nvidia/src/kernel/mem_mgr/virtual_mem.c`).
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::Driver;
@@ -34,6 +35,14 @@ pub(super) struct Space {
     mapped: Mutex<BTreeMap<u64, Mapped>>,
     /// What programs have for themselves, by where it begins.
     reserved: Mutex<BTreeMap<u64, Weak<Addresses>>>,
+    traffic: Arc<Traffic>,
+}
+
+/// Bytes of the system's memory that went over the bus and were not counted yet.
+#[derive(Debug, Default)]
+struct Traffic {
+    read: AtomicU64,
+    written: AtomicU64,
 }
 
 /// Memory at some addresses.
@@ -181,12 +190,18 @@ impl Eq for Addresses {}
 
 impl Space {
     fn new(gpu: usize, base: u64, end: u64) -> Self {
-        Self { gpu, base, end, mapped: Mutex::default(), reserved: Mutex::default() }
+        let (mapped, reserved, traffic) = Default::default();
+        Self { gpu, base, end, mapped, reserved, traffic }
     }
 
     /// The one that a device has without asking.
     pub(super) fn of_device(gpu: usize) -> Self {
         Self::new(gpu, FIRST, END)
+    }
+
+    /// Bytes of the system's memory that its GPU read and wrote since this was asked for.
+    pub(super) fn take_traffic(&self) -> [u64; 2] {
+        [&self.traffic.read, &self.traffic.written].map(|bytes| bytes.swap(0, Ordering::Relaxed))
     }
 
     fn mapped(&self) -> MutexGuard<'_, BTreeMap<u64, Mapped>> {
@@ -324,11 +339,15 @@ impl Space {
             held => Some(held.buffer()?),
         };
         Some(Found {
-            bytes: View { buffer, managed },
+            bytes: View { traffic: self.traffic_of(buffer.as_deref()), buffer, managed },
             offset: of.offset + (address - base),
             length: of.end - address,
             is_writable: of.is_writable,
         })
+    }
+
+    fn traffic_of(&self, buffer: Option<&Buffer>) -> Option<Arc<Traffic>> {
+        buffer.filter(|buffer| buffer.of == Of::System).map(|_| self.traffic.clone())
     }
 }
 
@@ -355,6 +374,8 @@ pub(super) struct View {
     /// `None` where nothing is behind the addresses.
     buffer: Option<Arc<Buffer>>,
     managed: Option<ManagedView>,
+    /// Where its bytes go over the bus.
+    traffic: Option<Arc<Traffic>>,
 }
 
 /// Whose pages it has, where UVM brings them to who touches them.
@@ -369,6 +390,9 @@ struct ManagedView {
 
 impl View {
     fn read(&self, offset: u64, into: &mut [u8]) -> bool {
+        if let Some(traffic) = &self.traffic {
+            traffic.read.fetch_add(into.len() as u64, Ordering::Relaxed);
+        }
         match &self.buffer {
             Some(buffer) => buffer.read(offset, into),
             None => {
@@ -379,6 +403,9 @@ impl View {
     }
 
     fn write(&self, offset: u64, from: &[u8]) -> bool {
+        if let Some(traffic) = &self.traffic {
+            traffic.written.fetch_add(from.len() as u64, Ordering::Relaxed);
+        }
         self.buffer.as_ref().is_none_or(|buffer| buffer.write(offset, from))
     }
 

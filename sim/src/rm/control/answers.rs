@@ -88,6 +88,8 @@ impl Driver {
             "sim.memory_free" => i128::from(self.free_memory(gpu)),
             "sim.window_free" => i128::from(self.free_window(gpu).all),
             "sim.window_largest" => i128::from(self.free_window(gpu).largest),
+            "sim.bytes_read" => self.gpus.get(gpu).map_or(0, |gpu| gpu.traffic.read).into(),
+            "sim.bytes_written" => self.gpus.get(gpu).map_or(0, |gpu| gpu.traffic.written).into(),
             "sim.instances" => self.gpus.get(gpu).map_or(0, |gpu| gpu.instances.0.len()) as i128,
             "sim.is_busy" => (shares() != Shares::default()).into(),
             "sim.memory_busy" => shares().memory.into(),
