@@ -95,20 +95,27 @@ fn pause_after(idle: Duration) -> Duration {
 }
 
 /// Of who was let go just now. The kernel may wake it on this thread's processor, where it rings after this thread, and
-/// this thread goes on after a slice of it, which is milliseconds: so this one leaves.
+/// this thread goes on after a slice of it, which is milliseconds: so this one leaves, or sleeps where there is no other.
 fn await_ring(doorbells: &[Doorbell]) {
-    for is_here in [true, false] {
-        let began = Instant::now();
-        while began.elapsed() < RINGING {
-            if is_rung(doorbells) {
-                return;
-            }
-            hint::spin_loop();
-        }
-        if is_here {
-            leave_processor();
-        }
+    // Who has not run does not wait long to be let in again.
+    let is_alone = sched_getaffinity(None).is_ok_and(|all| all.count() == 1);
+    if is_alone {
+        thread::sleep(LONG);
+    } else if !is_rung_soon(doorbells) {
+        leave_processor();
+        is_rung_soon(doorbells);
     }
+}
+
+fn is_rung_soon(doorbells: &[Doorbell]) -> bool {
+    let began = Instant::now();
+    while began.elapsed() < RINGING {
+        if is_rung(doorbells) {
+            return true;
+        }
+        hint::spin_loop();
+    }
+    false
 }
 
 /// Goes on where this thread may run besides, if that is anywhere.
