@@ -99,6 +99,15 @@ fn a_value_is_one_that_something_has_or_uses() {
         ("[memory]\nsize = 0", "`memory.size` is 0: expected 1 to "),
         ("[bars]\nwindow.size = 0", "`bars.window.size` is 0"),
         ("[identity]\ndevice = 0x12345", "`identity.device` is 74565: expected 1 to 65535"),
+        ("[bars]\nwindow.size = 3", "`bars.window.size` is 3: expected a power of two"),
+        ("[pcie]\nwidth = 99", "`pcie.width` is 99: expected 1 to 32"),
+        ("[links]\ncount = 99", "`links.count` is 99: expected 0 to 32"),
+        ("[graphics]\nmax_gpcs = 36", "`graphics.max_gpcs` is 36"),
+        ("[memory]\nreserved = \"=1 * TiB\"", "and `memory.size` no more than "),
+        (
+            "[power]\nmin_limit = 900000",
+            "`power.min_limit` is 900000, and `power.max_limit` no more",
+        ),
         (&long, "`identity.name`: a text of 200 letters and its end do not fit 64 bytes"),
     ] {
         let (status, told) = complaints(lines);
@@ -165,6 +174,32 @@ fn a_wrong_profile_is_refused_with_its_places() {
             "NV0000_CTRL_CMD_GPU_GET_PROBED_IDS is answered by the simulator's own code",
         ),
         ("[objects]\nNV_NOTHING = { below = [\"device\"] }", "profile-unknown-class", "NV_NOTHING"),
+        (
+            "classes = [\"AMPERE_COMPUTE_B\", \"AMPERE_COMPUTER\"]",
+            "profile-unknown-class",
+            "there is no class AMPERE_COMPUTER in 550.163.01",
+        ),
+        (
+            "engines = [\"GRAPHICS\", \"GRAPHIC\"]",
+            "profile-unknown-engine",
+            "there is no NV2080_ENGINE_TYPE_GRAPHIC in 550.163.01",
+        ),
+        ("engines = [3]", "profile-unknown-engine", "`engines` has names alone"),
+        (
+            "[objects]\n0xA083 = { below = [\"device\"] }",
+            "profile-unknown-class",
+            "expected `0xa083`, found `0xA083`",
+        ),
+        (
+            "[objects]\n0xno = { below = [\"device\"] }",
+            "profile-unknown-class",
+            "`0xno` is no number of a class",
+        ),
+        (
+            "[objects]\n0x0080 = { below = [\"device\"] }",
+            "profile-unnamed-class",
+            "0x0080 has a name in 550.163.01: NV01_DEVICE_0",
+        ),
     ] {
         let (status, told) = complaints(lines);
         assert_eq!(status, Some(1), "{lines}: {told}");

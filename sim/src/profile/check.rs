@@ -7,7 +7,7 @@ use super::eval::MAX_DEPTH;
 use super::expr::Expr;
 use super::{
     Case, Datum, Filled, Filler, Gravity, ListUse, Node, Piece, Place, Problem, Profile, Scope,
-    Value, evaluate,
+    Value, evaluate, unnamed_class,
 };
 use crate::rm::{self, FieldRange, Interface};
 
@@ -27,6 +27,29 @@ const NUMBERS: [(&str, RangeInclusive<i128>); 13] = [
     ("bars.window.size", 1..=MOST_BYTES),
     ("identity.architecture", ANY),
     ("identity.implementation", ANY),
+];
+/// What no card has more of. They may be left out.
+const OPTIONAL: [(&str, RangeInclusive<i128>); 8] = [
+    ("board.module", 1..=MOST_ENGINES),
+    ("copies.count", 0..=MOST_ENGINES),
+    ("fan.count", 0..=MOST_ENGINES),
+    ("graphics.max_gpcs", 0..=MOST_ENGINES),
+    ("graphics.max_tpcs_per_gpc", 0..=MOST_ENGINES),
+    ("links.count", 0..=MOST_ENGINES),
+    ("pcie.generation", 1..=15),
+    ("pcie.width", 1..=32),
+];
+/// Masks of them have 32 bits.
+const MOST_ENGINES: i128 = 32;
+/// Of each pair the first is not more than the second.
+const ORDERED: [(&str, &str); 7] = [
+    ("memory.reserved", "memory.size"),
+    ("power.min_limit", "power.max_limit"),
+    ("power.min_limit", "power.default_limit"),
+    ("power.default_limit", "power.max_limit"),
+    ("clocks.graphics.min", "clocks.graphics.max"),
+    ("clocks.memory.min", "clocks.memory.max"),
+    ("clocks.video.min", "clocks.video.max"),
 ];
 const ANY: RangeInclusive<i128> = i128::MIN..=i128::MAX;
 /// No card has so much, and no machine so many addresses.
@@ -163,12 +186,45 @@ impl Profile {
                 problems.push(Problem { gravity, code, message, place, help: None });
             }
         }
-        for (name, range) in NUMBERS {
+        problems.extend(self.out_of_range(&scope));
+        problems.extend(self.out_of_order(&scope));
+        problems
+    }
+
+    /// Numbers that no card has.
+    fn out_of_range(&self, scope: &Known<'_>) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        for (name, range) in NUMBERS.into_iter().chain(OPTIONAL) {
             let number = scope.value(name, 0).ok().and_then(|datum| datum.number());
             let known = number.zip(self.values.get(name)).filter(|(_, node)| !depends(node));
             if let Some((number, node)) = known.filter(|(number, _)| !range.contains(number)) {
                 let message =
                     format!("`{name}` is {number}: expected {} to {}", range.start(), range.end());
+                problems.push(Problem::wrong("profile-does-not-fit", message, &node.place));
+            }
+        }
+        let window = self.values.get("bars.window.size");
+        let size = window.and_then(|node| evaluate(node, scope, 0).ok()?.number());
+        if let Some((size, node)) = size.zip(window).filter(|(size, _)| size.count_ones() != 1) {
+            let message = format!("`bars.window.size` is {size}: expected a power of two");
+            problems.push(Problem::wrong("profile-does-not-fit", message, &node.place));
+        }
+        problems
+    }
+
+    /// Numbers that are more than others of the same card.
+    fn out_of_order(&self, scope: &Known<'_>) -> Vec<Problem> {
+        let number = |name: &str| {
+            let node = self.values.get(name).filter(|node| !depends(node))?;
+            evaluate(node, scope, 0).ok()?.number()
+        };
+        let mut problems = Vec::new();
+        for (low, high) in ORDERED {
+            let Some((least, most)) = number(low).zip(number(high)) else { continue };
+            // A most of 0 is not known.
+            let is_wrong = most != 0 && least > most;
+            if let Some(node) = self.values.get(low).filter(|_| is_wrong) {
+                let message = format!("`{low}` is {least}, and `{high}` no more than {most}");
                 problems.push(Problem::wrong("profile-does-not-fit", message, &node.place));
             }
         }
@@ -297,12 +353,65 @@ impl Check<'_> {
             self.shared(name, case);
         }
         for (name, rule) in &profile.objects {
-            if !self.interface.classes.iter().any(|class| class.name == *name) {
-                let message = format!("there is no class {name} in {}", self.interface.tag);
-                let code = "profile-unknown-class";
-                self.problems.push(Problem::not_of_this_driver(code, message, &rule.place));
-            }
+            self.object(name, &rule.place);
         }
+        let interface = self.interface;
+        let has_class = |name: &str| interface.classes.iter().any(|class| class.name == name);
+        self.listed("classes", "profile-unknown-class", "class ", has_class);
+        let number = |name: &str| interface.constant(&format!("NV2080_ENGINE_TYPE_{name}"));
+        let has_engine = |name: &str| number(name).is_some();
+        self.listed("engines", "profile-unknown-engine", "NV2080_ENGINE_TYPE_", has_engine);
+    }
+
+    /// Names in a list, of what the driver has.
+    fn listed(
+        &mut self,
+        list: &str,
+        code: &'static str,
+        what: &str,
+        is_known: impl Fn(&str) -> bool,
+    ) {
+        let scope = Known { profile: self.profile, interface: None, record: None };
+        let Some(Value::List(nodes)) = self.profile.values.get(list).map(|node| &node.value) else {
+            return;
+        };
+        for node in nodes {
+            let problem = match evaluate(node, &scope, 0) {
+                Ok(Datum::Text(name)) if is_known(&name) => continue,
+                Ok(Datum::Text(name)) => {
+                    let message = format!("there is no {what}{name} in {}", self.interface.tag);
+                    Problem::not_of_this_driver(code, message, &node.place)
+                }
+                _ => Problem::wrong(code, format!("`{list}` has names alone"), &node.place),
+            };
+            self.problems.push(problem);
+        }
+    }
+
+    /// A class by its name, or by its number where no header names it.
+    fn object(&mut self, name: &str, place: &Place) {
+        let tag = &self.interface.tag;
+        let problem = match name.strip_prefix("0x").map(|digits| u32::from_str_radix(digits, 16)) {
+            Some(Ok(number)) if name != unnamed_class(number) => {
+                let message = format!("expected `{}`, found `{name}`", unnamed_class(number));
+                Problem::wrong("profile-unknown-class", message, place)
+            }
+            Some(Ok(number)) => {
+                let Some(class) = self.interface.class(number) else { return };
+                let message = format!("{name} has a name in {tag}: {}", class.name);
+                Problem::not_of_this_driver("profile-unnamed-class", message, place)
+            }
+            Some(Err(_)) => {
+                let message = format!("`{name}` is no number of a class");
+                Problem::wrong("profile-unknown-class", message, place)
+            }
+            None if self.interface.classes.iter().any(|class| class.name == name) => return,
+            None => {
+                let message = format!("there is no class {name} in {tag}");
+                Problem::not_of_this_driver("profile-unknown-class", message, place)
+            }
+        };
+        self.problems.push(problem);
     }
 
     /// What code answers with the name of the card.

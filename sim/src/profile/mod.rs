@@ -53,7 +53,7 @@ pub struct Profile {
     pub(crate) answers: BTreeMap<String, Vec<Case>>,
     /// Records that programs map to read them, by their names.
     pub(crate) shared: BTreeMap<String, Case>,
-    /// Classes of which objects can be made that do nothing, by their names.
+    /// Classes of which objects can be made that do nothing, by their names, or as [`unnamed_class`] has them.
     pub(crate) objects: BTreeMap<String, ObjectRule>,
 }
 
@@ -248,6 +248,11 @@ impl fmt::Display for Problem {
 /// The names of the profiles of cards that this build carries.
 pub fn names() -> impl Iterator<Item = &'static str> {
     CARDS.iter().map(|(name, _)| *name)
+}
+
+/// How a profile writes a class that no header names.
+pub(crate) fn unnamed_class(number: u32) -> String {
+    format!("{number:#06x}")
 }
 
 /// The names of all values that profiles which this build carries have.

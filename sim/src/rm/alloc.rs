@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use super::failed::{Failed, Result};
 use super::frontend::Caller;
-use super::interface::Params;
+use super::interface::{Class, Params};
 use super::memory::Of;
 use super::server::{Object, ObjectKind, OtherObject};
 use super::{Driver, NodeKind, counters};
 use crate::Errno;
 use crate::Status;
+use crate::profile::unnamed_class;
 
 /// Numbers of classes, the same in every driver.
 const ROOTS: [u32; 3] = [0x0000, 0x0001, ROOT_CLIENT];
@@ -97,7 +98,8 @@ impl Driver {
     /// S/rs_server.c: `serverAllocResource`, R/alloc_free.c: `serverAllocResourceUnderLock`.
     fn alloc(&mut self, caller: Caller<'_>, args: &mut Params) -> Result {
         let class = args.word("hClass")?;
-        let Some(known) = self.interface.class(class).cloned() else {
+        let known = self.interface.class(class).cloned();
+        let Some(known) = known.or_else(|| self.unnamed_class(class)) else {
             return Err(Failed::Unknown(Status::INVALID_CLASS, format!("class {class:#06x}")));
         };
         let address = args.get("pAllocParms")?;
@@ -132,6 +134,13 @@ impl Driver {
             }
         }
         Ok(())
+    }
+
+    /// A class that no header names, where a card has objects of it.
+    fn unnamed_class(&self, number: u32) -> Option<Class> {
+        let name = unnamed_class(number);
+        let is_known = self.gpus.iter().any(|gpu| gpu.profile.objects.contains_key(&name));
+        is_known.then_some(Class { name, number, params: None, is_optional: true })
     }
 
     pub(super) fn alloc_object(

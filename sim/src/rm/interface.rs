@@ -89,7 +89,7 @@ impl Interface {
         self.tag.split('.').map_while(|part| part.parse().ok()).collect()
     }
 
-    pub(super) fn constant(&self, name: &str) -> Option<u32> {
+    pub(crate) fn constant(&self, name: &str) -> Option<u32> {
         let is_read = |glob: &&str| name.starts_with(glob.trim_end_matches('*'));
         debug_assert!(CONSTANTS.iter().any(is_read), "CONSTANTS lacks {name}");
         self.constants.get(name).and_then(|value| u32::try_from(*value).ok())
@@ -115,7 +115,7 @@ impl Interface {
         Some(u32::from_le_bytes(bytes.try_into().ok()?))
     }
 
-    pub(super) fn class(&self, number: u32) -> Option<&Class> {
+    pub(crate) fn class(&self, number: u32) -> Option<&Class> {
         self.classes.iter().find(|class| class.number == number)
     }
 
