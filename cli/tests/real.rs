@@ -1450,6 +1450,25 @@ fn programs_copy_beside_one_that_is_killed() {
     }
 }
 
+/// Cards have their places on a board of eight, and some more memory without ECC.
+#[test]
+fn cards_have_modes_and_places() {
+    for real in versions_with_nvml() {
+        for (card, words) in [
+            ("a100", &["1", "1", "81920", "81920"][..]),
+            ("h100", &["1", "1", "81559", "81559"]),
+            ("l4", &["0", "1", "23034", "24570"]),
+            ("rtx3090", &["0", "0", "24576"]),
+        ] {
+            let script = real_file("modes.py").into_os_string();
+            let words: Vec<_> = [script].into_iter().chain(words.iter().map(Into::into)).collect();
+            let seen = real.run(&["--gpu", card, "--gpus", "8"], Path::new("python3"), &words);
+            let what = format!("{} {card}: {}", real.version, seen.told);
+            assert_eq!((seen.code, seen.out.as_str()), (Some(0), "devices: 8\n"), "{what}");
+        }
+    }
+}
+
 /// A GPU is busy while programs launch kernels or copy, and with their work.
 #[test]
 fn programs_keep_a_gpu_busy() {

@@ -223,6 +223,20 @@ rules! {
         }
     }
 
+    persistence_is_on_or_off {
+        let (client, device, _) = Client::with_device();
+        let record = "NV0080_CTRL_GPU_MODIFY_SW_STATE_PERSISTENCE_PARAMS";
+        for (state, status) in [(1, OK), (2, INVALID_ARGUMENT), (u64::from(u32::MAX), INVALID_ARGUMENT)] {
+            let mut params = Struct::new(record).with("newState", state);
+            let name = "NV0080_CTRL_CMD_GPU_MODIFY_SW_STATE_PERSISTENCE";
+            assert_eq!(client.control(device, name, &mut params), status, "{state}");
+        }
+        let mut params = Struct::new("NV0080_CTRL_GPU_QUERY_SW_STATE_PERSISTENCE_PARAMS");
+        let name = "NV0080_CTRL_CMD_GPU_QUERY_SW_STATE_PERSISTENCE";
+        assert_eq!(client.control(device, name, &mut params), OK);
+        assert_eq!(params.get("swStatePersistence"), 1);
+    }
+
     only_one_client_reserves_a_gpu_that_is_exclusive {
         const ANYBODY: u64 = 0;
         const EXCLUSIVE: u64 = 3;

@@ -128,8 +128,15 @@ impl Gpu {
             lists,
             facts,
         };
-        let number = |name: &str| gpu.number(name);
-        gpu.facts = Facts {
+        gpu.facts = gpu.read_facts();
+        gpu.window = Window::new(gpu.facts.window.1);
+        gpu
+    }
+
+    /// What its profile says, which may be something else after a reset.
+    fn read_facts(&self) -> Facts {
+        let number = |name: &str| self.number(name);
+        Facts {
             vendor: number("identity.vendor") as u16,
             device: number("identity.device") as u16,
             subsystem: number("identity.subsystem") as u32,
@@ -141,9 +148,7 @@ impl Gpu {
             reserved: number("memory.reserved"),
             registers: (number("bars.registers.base"), number("bars.registers.size")),
             window: (number("bars.window.base"), number("bars.window.size")),
-        };
-        gpu.window = Window::new(gpu.facts.window.1);
-        gpu
+        }
     }
 
     /// What its machine says of it, whatever its profile does.
@@ -336,6 +341,7 @@ impl Driver {
         self.counters.set_stream(gpu, false);
         self.has_other_entries = true;
         self.change(gpu, after);
+        self.gpus[gpu].facts = self.gpus[gpu].read_facts();
     }
 
     /// Takes a GPU off the bus, unless somebody has it: the driver would wait for them (N/nv-pci.c: `nv_pci_remove`).
