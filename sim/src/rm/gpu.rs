@@ -92,6 +92,8 @@ pub(super) struct Facts {
     /// Registers and the window to its memory: where, and how many bytes.
     pub(super) registers: (u64, u64),
     pub(super) window: (u64, u64),
+    /// Bytes of that window that no program gets.
+    pub(super) window_of_driver: u64,
 }
 
 impl Gpu {
@@ -115,7 +117,7 @@ impl Gpu {
             is_lost,
             is_removed: false,
             used,
-            window: Window::new(0),
+            window: Window::new(0, 0),
             profile,
             state,
             reservation,
@@ -129,7 +131,7 @@ impl Gpu {
             facts,
         };
         gpu.facts = gpu.read_facts();
-        gpu.window = Window::new(gpu.facts.window.1);
+        gpu.window = Window::new(gpu.facts.window.1, gpu.facts.window_of_driver);
         gpu
     }
 
@@ -148,6 +150,7 @@ impl Gpu {
             reserved: number("memory.reserved"),
             registers: (number("bars.registers.base"), number("bars.registers.size")),
             window: (number("bars.window.base"), number("bars.window.size")),
+            window_of_driver: number("bars.window.driver"),
         }
     }
 

@@ -487,8 +487,10 @@ impl Driver {
     /// The part of a GPU's window that instances share: what is not its memory's for good
     /// (`memmgrSetMIGPartitionableBAR1Range_IMPL`).
     pub(super) fn window_of_instances(&self, gpu: usize) -> Range<u64> {
-        let size = self.gpus.get(gpu).map_or(0, |gpu| gpu.window.size());
-        self.beside_memory(gpu).map_or(0, |left| size - left)..size
+        let Some(own) = self.gpus.get(gpu) else { return 0..0 };
+        let size = own.window.size();
+        let start = self.beside_memory(gpu).map_or(0, |left| size - left);
+        start..size.saturating_sub(own.facts().window_of_driver).max(start)
     }
 
     /// The part of a GPU's window that a client has: that of its instance, or all.

@@ -35,8 +35,11 @@ pub(super) struct Free {
 }
 
 impl Window {
-    pub(super) fn new(size: u64) -> Arc<Self> {
-        Arc::new(Self { size, taken: Mutex::default() })
+    /// Of so many bytes, the last of which the driver has for itself.
+    pub(super) fn new(size: u64, own: u64) -> Arc<Self> {
+        let start = size.saturating_sub(own);
+        let taken = (start < size).then_some((start, size));
+        Arc::new(Self { size, taken: Mutex::new(taken.into_iter().collect()) })
     }
 
     pub(super) fn size(&self) -> u64 {
@@ -112,7 +115,7 @@ mod tests {
 
     #[test]
     fn mappings_share_it() {
-        let window = Window::new(1 << 30);
+        let window = Window::new(1 << 30, 0);
         let all = 0..window.size();
         let free = |all: u64, largest: u64| Free { all, largest };
         let one = window.take(&all, (0x1234, 0x1000), 4096).unwrap();
@@ -135,7 +138,7 @@ mod tests {
 
     #[test]
     fn parts_of_it_are_for_themselves() {
-        let window = Window::new(1 << 30);
+        let window = Window::new(1 << 30, 0);
         let half = 1 << 29..1 << 30;
         let one = window.take(&half, (0, 1 << 28), HUGE).unwrap();
         assert_eq!(one.base, 1 << 29);
@@ -146,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_small_one_has_no_larger_pages_than_big_ones() {
-        let window = Window::new(256 << 20);
+        let window = Window::new(256 << 20, 0);
         let all = 0..window.size();
         let parts: Vec<_> = (0..2).map(|_| window.take(&all, (0, 1), HUGE).unwrap()).collect();
         assert_eq!(parts[1].base, BIG);
