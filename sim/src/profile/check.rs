@@ -112,8 +112,7 @@ impl Profile {
             _ => None,
         });
         let names: Vec<String> = names.collect();
-        let is_known = |name: &String| interface.classes.iter().any(|class| class.name == *name);
-        if names.is_empty() || names.iter().any(is_known) {
+        if names.is_empty() || names.iter().any(|name| interface.has_class(name)) {
             return None;
         }
         let (driver, own, names) = (&interface.tag, &self.name, names.join(", "));
@@ -356,7 +355,7 @@ impl Check<'_> {
             self.object(name, &rule.place);
         }
         let interface = self.interface;
-        let has_class = |name: &str| interface.classes.iter().any(|class| class.name == name);
+        let has_class = |name: &str| interface.has_class(name);
         self.listed("classes", "profile-unknown-class", "class ", has_class);
         let number = |name: &str| interface.constant(&format!("NV2080_ENGINE_TYPE_{name}"));
         let has_engine = |name: &str| number(name).is_some();
@@ -405,7 +404,7 @@ impl Check<'_> {
                 let message = format!("`{name}` is no number of a class");
                 Problem::wrong("profile-unknown-class", message, place)
             }
-            None if self.interface.classes.iter().any(|class| class.name == name) => return,
+            None if self.interface.has_class(name) => return,
             None => {
                 let message = format!("there is no class {name} in {tag}");
                 Problem::not_of_this_driver("profile-unknown-class", message, place)

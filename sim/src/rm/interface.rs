@@ -115,6 +115,10 @@ impl Interface {
         Some(u32::from_le_bytes(bytes.try_into().ok()?))
     }
 
+    pub(crate) fn has_class(&self, name: &str) -> bool {
+        self.classes.iter().any(|class| class.name == name)
+    }
+
     pub(crate) fn class(&self, number: u32) -> Option<&Class> {
         self.classes.iter().find(|class| class.number == number)
     }
