@@ -168,6 +168,9 @@ pub struct GpuUse {
     /// Whether it has fallen off the bus.
     #[serde(default)]
     pub is_lost: bool,
+    /// Whether the driver has let it go, by `unbind` or `remove`.
+    #[serde(default)]
+    pub is_unbound: bool,
 }
 
 /// A file that has a path.

@@ -4,6 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
+use nvabi_sim::GpuUse;
 
 use super::connection::{self, Kind, Program, Status};
 use super::folder::{Folder, State};
@@ -73,10 +74,12 @@ fn machine(machine: &Status) -> String {
     let Status { name, pid, version, seconds, gpus, programs, unmet_faults, .. } = machine;
     let driver = format!("driver {version}, {}", self::gpus(machine));
     let mut text = format!("{name}: {driver}; up {}, process {pid}\n", time(*seconds));
-    for (index, gpu) in gpus.iter().enumerate().filter(|(_, gpu)| gpu.used > 0 || gpu.is_lost) {
+    let is_told = |gpu: &GpuUse| gpu.used > 0 || gpu.is_lost || gpu.is_unbound;
+    for (index, gpu) in gpus.iter().enumerate().filter(|(_, gpu)| is_told(gpu)) {
         let (used, all) = (bytes(gpu.used), bytes(gpu.memory));
         let lost = if gpu.is_lost { "lost; " } else { "" };
-        text += &format!("  GPU {index} {}: {lost}{used} of {all} in use\n", gpu.name);
+        let unbound = if gpu.is_unbound { "unbound; " } else { "" };
+        text += &format!("  GPU {index} {}: {lost}{unbound}{used} of {all} in use\n", gpu.name);
     }
     for fault in unmet_faults {
         text += &format!("  not met: {fault}\n");

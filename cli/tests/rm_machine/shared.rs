@@ -339,3 +339,20 @@ fn a_program_has_what_its_command_has() {
     assert!(done.told.starts_with("wrong\n"), "{}", done.told);
     assert_eq!(done.code, Some(0));
 }
+
+#[test]
+fn status_names_gpus_without_a_driver() {
+    let lab = Lab::up(&["--gpus", "2"]);
+    lab.need_programs();
+    let told = |name: &str| {
+        let written = lab.sh(&format!("echo 0000:02:00.0 >/sys/bus/pci/drivers/nvidia/{name}"));
+        assert_eq!(written.code, Some(0), "{}", written.told);
+        let status = lab.status();
+        let gpus = [0, 1].map(|gpu: usize| status["gpus"][gpu]["is_unbound"].as_bool());
+        assert_eq!(gpus, [Some(false), Some(name == "unbind")]);
+        lab.rm(&["status", "lab"]).out
+    };
+    let text = told("unbind");
+    assert!(text.contains("  GPU 1 NVIDIA GeForce RTX 3090: unbound; 0 of 24576 MiB"), "{text}");
+    assert!(!told("bind").contains("unbound"));
+}

@@ -230,6 +230,7 @@ impl Machine for Driver {
             memory: gpu.facts().memory,
             used: self.used_memory(index),
             is_lost: gpu.is_lost,
+            is_unbound: !gpu.is_probed(),
         };
         self.gpus.iter().enumerate().map(of).collect()
     }
