@@ -100,7 +100,7 @@ fn a_value_is_one_that_something_has_or_uses() {
         ("[bars]\nwindow.size = 0", "`bars.window.size` is 0"),
         ("[identity]\ndevice = 0x12345", "`identity.device` is 74565: expected 1 to 65535"),
         ("[bars]\nwindow.size = 3", "`bars.window.size` is 3: expected a power of two"),
-        ("[pcie]\nwidth = 99", "`pcie.width` is 99: expected 1 to 32"),
+        ("[pcie]\nwidth = 99", "`pcie.width` is 99: expected 0 to 32"),
         ("[links]\ncount = 99", "`links.count` is 99: expected 0 to 32"),
         ("[graphics]\nmax_gpcs = 36", "`graphics.max_gpcs` is 36"),
         ("[memory]\nreserved = \"=1 * TiB\"", "and `memory.size` no more than "),

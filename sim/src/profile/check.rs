@@ -28,16 +28,16 @@ const NUMBERS: [(&str, RangeInclusive<i128>); 13] = [
     ("identity.architecture", ANY),
     ("identity.implementation", ANY),
 ];
-/// What no card has more of. They may be left out.
+/// What no card has more of. They may be left out, and 0 is not known.
 const OPTIONAL: [(&str, RangeInclusive<i128>); 8] = [
-    ("board.module", 1..=MOST_ENGINES),
+    ("board.module", 0..=MOST_ENGINES),
     ("copies.count", 0..=MOST_ENGINES),
     ("fan.count", 0..=MOST_ENGINES),
     ("graphics.max_gpcs", 0..=MOST_ENGINES),
     ("graphics.max_tpcs_per_gpc", 0..=MOST_ENGINES),
     ("links.count", 0..=MOST_ENGINES),
-    ("pcie.generation", 1..=15),
-    ("pcie.width", 1..=32),
+    ("pcie.generation", 0..=15),
+    ("pcie.width", 0..=32),
 ];
 /// Masks of them have 32 bits.
 const MOST_ENGINES: i128 = 32;
