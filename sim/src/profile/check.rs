@@ -194,35 +194,35 @@ impl Profile {
     fn out_of_range(&self, scope: &Known<'_>) -> Vec<Problem> {
         let mut problems = Vec::new();
         for (name, range) in NUMBERS.into_iter().chain(OPTIONAL) {
-            let number = scope.value(name, 0).ok().and_then(|datum| datum.number());
-            let known = number.zip(self.values.get(name)).filter(|(_, node)| !depends(node));
+            let known = self.number_in(scope, name);
             if let Some((number, node)) = known.filter(|(number, _)| !range.contains(number)) {
                 let message =
                     format!("`{name}` is {number}: expected {} to {}", range.start(), range.end());
                 problems.push(Problem::wrong("profile-does-not-fit", message, &node.place));
             }
         }
-        let window = self.values.get("bars.window.size");
-        let size = window.and_then(|node| evaluate(node, scope, 0).ok()?.number());
-        if let Some((size, node)) = size.zip(window).filter(|(size, _)| size.count_ones() != 1) {
+        let window = self.number_in(scope, "bars.window.size");
+        if let Some((size, node)) = window.filter(|(size, _)| size.count_ones() != 1) {
             let message = format!("`bars.window.size` is {size}: expected a power of two");
             problems.push(Problem::wrong("profile-does-not-fit", message, &node.place));
         }
         problems
     }
 
+    /// A number that needs no driver, and where it is.
+    fn number_in(&self, scope: &Known<'_>, name: &str) -> Option<(i128, &Node)> {
+        let node = self.values.get(name).filter(|node| !depends(node))?;
+        Some((evaluate(node, scope, 0).ok()?.number()?, node))
+    }
+
     /// Numbers that are more than others of the same card.
     fn out_of_order(&self, scope: &Known<'_>) -> Vec<Problem> {
-        let number = |name: &str| {
-            let node = self.values.get(name).filter(|node| !depends(node))?;
-            evaluate(node, scope, 0).ok()?.number()
-        };
         let mut problems = Vec::new();
         for (low, high) in ORDERED {
-            let Some((least, most)) = number(low).zip(number(high)) else { continue };
+            let both = self.number_in(scope, low).zip(self.number_in(scope, high));
+            let Some(((least, node), (most, _))) = both else { continue };
             // A most of 0 is not known.
-            let is_wrong = most != 0 && least > most;
-            if let Some(node) = self.values.get(low).filter(|_| is_wrong) {
+            if most != 0 && least > most {
                 let message = format!("`{low}` is {least}, and `{high}` no more than {most}");
                 problems.push(Problem::wrong("profile-does-not-fit", message, &node.place));
             }
