@@ -92,8 +92,6 @@ pub(super) struct Facts {
     /// Registers and the window to its memory: where, and how many bytes.
     pub(super) registers: (u64, u64),
     pub(super) window: (u64, u64),
-    /// Bytes of that window that no program gets.
-    pub(super) window_of_driver: u64,
 }
 
 impl Gpu {
@@ -131,7 +129,7 @@ impl Gpu {
             facts,
         };
         gpu.facts = gpu.read_facts();
-        gpu.window = Window::new(gpu.facts.window.1, gpu.facts.window_of_driver);
+        gpu.window = Window::new(gpu.facts.window.1, gpu.number("bars.window.driver"));
         gpu
     }
 
@@ -150,7 +148,6 @@ impl Gpu {
             reserved: number("memory.reserved"),
             registers: (number("bars.registers.base"), number("bars.registers.size")),
             window: (number("bars.window.base"), number("bars.window.size")),
-            window_of_driver: number("bars.window.driver"),
         }
     }
 

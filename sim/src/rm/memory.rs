@@ -488,9 +488,8 @@ impl Driver {
     /// (`memmgrSetMIGPartitionableBAR1Range_IMPL`).
     pub(super) fn window_of_instances(&self, gpu: usize) -> Range<u64> {
         let Some(own) = self.gpus.get(gpu) else { return 0..0 };
-        let size = own.window.size();
-        let start = self.beside_memory(gpu).map_or(0, |left| size - left);
-        start..size.saturating_sub(own.facts().window_of_driver).max(start)
+        let start = self.beside_memory(gpu).map_or(0, |left| own.window.size() - left);
+        start..own.window.end().max(start)
     }
 
     /// The part of a GPU's window that a client has: that of its instance, or all.

@@ -15,6 +15,8 @@ const SMALL_WINDOW: u64 = 256 << 20;
 #[derive(Debug)]
 pub(super) struct Window {
     size: u64,
+    /// Behind the last that programs may have: the driver has the rest.
+    end: u64,
     taken: Mutex<BTreeMap<u64, u64>>,
 }
 
@@ -37,13 +39,18 @@ pub(super) struct Free {
 impl Window {
     /// Of so many bytes, the last of which the driver has for itself.
     pub(super) fn new(size: u64, own: u64) -> Arc<Self> {
-        let start = size.saturating_sub(own);
-        let taken = (start < size).then_some((start, size));
-        Arc::new(Self { size, taken: Mutex::new(taken.into_iter().collect()) })
+        let end = size.saturating_sub(own);
+        let taken = (end < size).then_some((end, size));
+        Arc::new(Self { size, end, taken: Mutex::new(taken.into_iter().collect()) })
     }
 
     pub(super) fn size(&self) -> u64 {
         self.size
+    }
+
+    /// Behind the last of its addresses that programs may have.
+    pub(super) fn end(&self) -> u64 {
+        self.end
     }
 
     /// What is left where all of a card's memory is in it for good, if that fits with what the driver needs besides
