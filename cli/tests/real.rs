@@ -129,9 +129,14 @@ impl Real {
 
     /// The same, of a script of Python's with one card: it ends well, says what is expected, and nothing is told.
     fn script<A: AsRef<OsStr>>(&self, card: &str, words: &[A], expected: &str) {
-        let seen = self.run(&["--gpu", card], Path::new("python3"), words);
+        self.script_on(&["--gpu", card], words, expected);
+    }
+
+    /// The same, on another machine.
+    fn script_on<A: AsRef<OsStr>>(&self, machine: &[&str], words: &[A], expected: &str) {
+        let seen = self.run(machine, Path::new("python3"), words);
         let words: Vec<&OsStr> = words.iter().map(AsRef::as_ref).collect();
-        let what = format!("{} {card} {words:?}: {}", self.version, seen.told);
+        let what = format!("{} {machine:?} {words:?}: {}", self.version, seen.told);
         assert_eq!((seen.code, seen.out.as_str()), (Some(0), expected), "{what}");
         assert_eq!(seen.diagnostics, [], "{what}");
     }
@@ -1466,9 +1471,7 @@ fn cards_have_modes_and_places() {
         ] {
             let script = real_file("modes.py").into_os_string();
             let words: Vec<_> = [script].into_iter().chain(words.iter().map(Into::into)).collect();
-            let seen = real.run(&["--gpu", card, "--gpus", "8"], Path::new("python3"), &words);
-            let what = format!("{} {card}: {}", real.version, seen.told);
-            assert_eq!((seen.code, seen.out.as_str()), (Some(0), "devices: 8\n"), "{what}");
+            real.script_on(&["--gpu", card, "--gpus", "8"], &words, "devices: 8\n");
         }
     }
 }

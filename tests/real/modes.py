@@ -5,7 +5,6 @@ eight; and how much memory the first one has without ECC, whose codes may be in 
 
 BOARD is 1 where the cards are on one. Bytes are MiB. What is otherwise ends it with 1 and says what.
 """
-import ctypes
 import os
 import subprocess
 import sys
@@ -24,15 +23,9 @@ def size():
     return total >> 20
 
 
-def module(device):
-    number = ctypes.c_uint()
-    status = pynvml.nvmlLib.nvmlDeviceGetModuleId(device, ctypes.byref(number))
-    return number.value if status == 0 else -status
-
-
 pynvml.nvmlInit()
 devices = [pynvml.nvmlDeviceGetHandleByIndex(at) for at in range(8)]
-places = [module(device) for device in devices]
+places = [pynvml.nvmlDeviceGetModuleId(device) for device in devices]
 if places != (list(range(1, 9)) if board else [1] * 8):
     sys.exit(f"the cards are at {places}")
 shown = {pynvml.nvmlDeviceGetDisplayMode(device) for device in devices}
