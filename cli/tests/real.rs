@@ -332,6 +332,23 @@ fn fans_turn_as_fast_as_the_card_says() {
     }
 }
 
+/// Programs set fans and move clocks where a card has that, and find its states and its sensor.
+#[test]
+fn cards_are_tuned() {
+    for real in versions_with_nvml() {
+        let script = real_file("tuned.py").into_os_string();
+        for (card, words) in [
+            ("rtx3090", ["0", "0", "2", "3", "5", "8"].as_slice()),
+            ("a100", &["-", "0"]),
+            ("h100", &["-", "0"]),
+        ] {
+            let words: Vec<_> =
+                [script.clone()].into_iter().chain(words.iter().map(Into::into)).collect();
+            real.script(card, &words, "devices: 1\n");
+        }
+    }
+}
+
 /// A property's name at the beginning of a line: `"clocks.gr" or "clocks.current.graphics"`.
 fn property(line: &str) -> Option<&str> {
     let (name, _) = line.strip_prefix('"')?.split_once('"')?;
