@@ -21,6 +21,7 @@ mod solve;
 mod tests;
 mod text;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::interface::Interface;
@@ -167,7 +168,39 @@ pub fn profile_of(
     }
     let text = draft.text_with(&lacking);
     notes.extend(lacking);
-    Ok(MadeProfile { text, notes, compared: last.compared(), same: last.same() })
+    Ok(MadeProfile {
+        text,
+        notes: of_elements(notes),
+        compared: last.compared(),
+        same: last.same(),
+    })
+}
+
+/// Notes, those that say the same of several elements of a list as one, in the place of the first.
+fn of_elements(notes: Vec<String>) -> Vec<String> {
+    let mut counts = BTreeMap::<String, usize>::new();
+    notes.iter().for_each(|note| *counts.entry(without_indices(note)).or_default() += 1);
+    let gathered = |note: String| {
+        let text = without_indices(&note);
+        counts.remove(&text).map(|count| match count {
+            1 => note,
+            _ => format!("{text} ({count} of them)"),
+        })
+    };
+    notes.into_iter().filter_map(gathered).collect()
+}
+
+/// `list[…].field` for `list[3].field`.
+fn without_indices(note: &str) -> String {
+    let mut parts = note.split('[');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.trim_start_matches(|letter: char| letter.is_ascii_digit());
+        let is_index = rest.len() < part.len() && rest.starts_with(']');
+        text.push_str(if is_index { "[…" } else { "[" });
+        text.push_str(if is_index { rest } else { part });
+    }
+    text
 }
 
 /// Whether a profile can answer a command: of clients, devices and subdevices, and of objects that only answer.

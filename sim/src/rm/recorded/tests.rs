@@ -329,3 +329,12 @@ fn commands_of_channels_are_not_answers() {
     let made = made(&recording(vec![call(0xa06f_0103, &[0], &[7])]));
     assert!(!made.text.contains("0xa06f0103"), "{}", made.text);
 }
+
+#[test]
+fn notes_of_elements_are_gathered() {
+    let notes =
+        ["A: l[0].b is left out", "A: l[0].c[1] is left out", "B", "A: l[12].b is left out", "[1"];
+    let notes = super::of_elements(notes.map(str::to_owned).to_vec());
+    let expected = ["A: l[…].b is left out (2 of them)", "A: l[0].c[1] is left out", "B", "[1"];
+    assert_eq!(notes, expected);
+}
