@@ -951,7 +951,16 @@ fn audited(real: &Real, program: &str) -> Option<serde_json::Value> {
 #[test]
 fn every_call_is_as_the_lock_has_it() {
     // Each version has made two to four times as many calls.
-    let least = [("nvidia-smi", 400), ("nvml", 100), ("libcuda", 3), ("nvidia-persistenced", 0)];
+    let least = [
+        ("nvidia-smi", 400),
+        ("mig", 700),
+        ("nvml", 100),
+        ("libcuda", 5000),
+        ("opencl", 1000),
+        ("gpustat", 30),
+        ("nvitop", 30),
+        ("nvtop", 80),
+    ];
     println!(
         "version program ioctls escapes uvm commands classes disagreements unknown suspicions"
     );

@@ -8,7 +8,7 @@
 # every version of the archive that the lock knows; of these the newest of each branch with `newest`. A folder holds
 # `bin` and `lib`. They are put into NVABI_REAL_CACHE, or nvabi/real of the caller's cache, and beside them what PyPI
 # has: as `python` what calls NVML from Python, as `tools` public programs that do, as `cupy` CuPy, as `cupti` NVIDIA's
-# library for profilers; and of Debian `clinfo`. Nothing of it is installed, and nothing of it enters this tree.
+# library for profilers; and of Debian `clinfo` and `nvtop`. Nothing of it is installed, and nothing enters this tree.
 #
 # Debian alone, see ../debian.sh.
 set -euo pipefail
@@ -110,6 +110,23 @@ if [ ! -e "$cache/clinfo/clinfo" ]; then
         mv "$packages/clinfo" "$cache/clinfo"
     else
         echo "fetch.sh: no clinfo from Debian: OpenCL's loader is not tested" >&2
+    fi
+    rm -rf "$packages"
+fi
+
+# Of contrib, which a machine seldom has among its sources.
+if [ ! -e "$cache/nvtop/nvtop" ]; then
+    packages=$(mktemp -d "$cache/.work.XXXXXX")
+    . /etc/os-release
+    if (
+        archive "$packages" deb "${VERSION_CODENAME:-}" "main contrib" "nvtop is not tested" &&
+            cd "$packages" && apt-get "${own[@]}" download -qq nvtop
+    ) >&2; then
+        dpkg -x "$packages"/nvtop_*.deb "$packages/root"
+        mkdir -p "$cache/nvtop"
+        mv "$packages/root/usr/bin/nvtop" "$cache/nvtop/nvtop"
+    else
+        echo "fetch.sh: no nvtop from Debian: it is not tested" >&2
     fi
     rm -rf "$packages"
 fi

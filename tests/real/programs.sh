@@ -3,9 +3,8 @@
 #
 #   programs.sh PROGRAM FOLDER
 #
-# PROGRAM is nvidia-smi, nvml, libcuda or nvidia-persistenced; FOLDER is one that fetch.sh prints. Exit status 77:
-# the version or this machine has no such program. What the programs print and how they end does not matter: the
-# audit of their calls does.
+# PROGRAM is one of those below; FOLDER is one that fetch.sh prints. Exit status 77: the version or this machine has no
+# such program. What the programs print and how they end does not matter: the audit of their calls does.
 set -u
 
 program=$1 folder=$2
@@ -30,26 +29,41 @@ case $program in
         [ -e "$PYTHONPATH/pynvml.py" ] || exit 77
         python3 "$here/nvml.py"
         ;;
+    mig)
+        smi=$folder/bin/nvidia-smi
+        # An instance of all of the memory, one of half of it, and back.
+        for words in "-i 0 -mig 1" "-i 0 -r" "mig -lgip" "mig -lgipp" "mig -i 0 -cgi 9 -C" "mig -lgi" "mig -lcip" \
+            "mig -lci" "-L" "mig -i 0 -dci" "mig -i 0 -dgi" "-i 0 -mig 0" "-i 0 -r"; do
+            # shellcheck disable=SC2086
+            "$smi" $words
+        done
+        ;;
     libcuda)
         has python3
-        python3 - <<'PYTHON'
-import ctypes
-
-cuda = ctypes.CDLL("libcuda.so.1")
-count = ctypes.c_int()
-print("cuInit", cuda.cuInit(0))
-print("cuDeviceGetCount", cuda.cuDeviceGetCount(ctypes.byref(count)), count.value)
-print("cuCtxCreate", cuda.cuCtxCreate_v2(ctypes.byref(ctypes.c_void_p()), 0, 0))
-PYTHON
+        python3 "$here/copies.py"
+        python3 "$here/kernels.py" "$here/../../cuda/kernels/ptx"
         ;;
-    nvidia-persistenced)
-        [ -x "$folder/bin/nvidia-persistenced" ] || exit 77
-        # It becomes a service, which its file names.
-        "$folder/bin/nvidia-persistenced" --verbose --nvidia-cfg-path="$folder/lib" || exit 0
-        for _ in 1 2 3 4 5 6 7 8 9 10; do
-            sleep 0.2
-            kill "$(cat /var/run/nvidia-persistenced/nvidia-persistenced.pid)" && break
-        done
+    opencl)
+        has python3
+        [ -e "$folder/lib/libnvidia-opencl.so.1" ] || exit 77
+        python3 "$here/opencl.py"
+        [ ! -x "$folder/../clinfo/clinfo" ] || LD_LIBRARY_PATH=$folder/../clinfo:$folder/lib \
+            OCL_ICD_VENDORS=libnvidia-opencl.so.1 "$folder/../clinfo/clinfo"
+        ;;
+    gpustat)
+        has python3
+        [ -e "$folder/../tools/gpustat" ] || exit 77
+        PYTHONPATH=$folder/../tools python3 -m gpustat
+        ;;
+    nvitop)
+        has python3
+        [ -e "$folder/../tools/nvitop" ] || exit 77
+        PYTHONPATH=$folder/../tools TERM=dumb python3 -m nvitop -1
+        ;;
+    nvtop)
+        has script
+        [ -x "$folder/../nvtop/nvtop" ] || exit 77
+        TERM=xterm script -qec "timeout 3 '$folder/../nvtop/nvtop'" /dev/null </dev/null
         ;;
     *)
         echo "programs.sh: unknown program $program" >&2

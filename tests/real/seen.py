@@ -17,7 +17,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE, LIST = ROOT / "docs/seen.md", ROOT / "reports/src/atlas/seen.list"
 BEGIN, END = "<!-- written by tests/real/seen.py -->\n", "<!-- end -->\n"
-PROGRAMS = ("nvidia-smi", "nvml", "libcuda", "nvidia-persistenced")
+PROGRAMS = ("nvidia-smi", "mig", "nvml", "libcuda", "opencl", "gpustat", "nvitop", "nvtop")
 GPUS = ("a100", "l4")
 TINYGRAD = ("570.86.16", "580.105.08", "595.45.04")
 NAMES = ("escapes", "uvm", "commands", "classes")
@@ -35,7 +35,11 @@ def audit(nvabi, tag, gpus, command, environment):
     audits = [line for line in lines if line["call"] == "audit"]
     if not audits or lines[-1].get("code") not in (0, 77):
         sys.exit(f"seen.py: {tag}: {' '.join(map(str, command))} did not run:\n{ran.stderr}")
-    return audits[0] if lines[-1]["code"] == 0 else None
+    if lines[-1]["code"] != 0:
+        return None
+    if not audits[0]["calls"]:
+        sys.exit(f"seen.py: {tag}: {' '.join(map(str, command))} made no call:\n{ran.stderr}")
+    return audits[0]
 
 
 def runs(nvabi):
