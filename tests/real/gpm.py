@@ -4,6 +4,7 @@
 
 What is otherwise ends it with 1 and says what.
 """
+import ctypes
 import subprocess
 import sys
 import time
@@ -13,15 +14,15 @@ import pynvml
 pynvml.nvmlInit()
 device = pynvml.nvmlDeviceGetHandleByIndex(0)
 #: Which NVML has of a card: parts of the time, in percent, and nothing of what is not counted.
-COUNTED = {1: "graphics", 2: "SMs", 10: "memory"}
-OTHERS = {3: "occupancy", 5: "tensor cores", 12: "FP32", 20: "PCIe, sent", 21: "PCIe, received", 60: "NVLink, received"}
+COUNTED = {1: "graphics", 2: "SMs", 10: "memory", 20: "PCIe, sent", 21: "PCIe, received"}
+OTHERS = {3: "occupancy", 5: "tensor cores", 12: "FP32", 60: "NVLink, received"}
 
 
-def metrics(seconds):
-    """What each metric was in so many seconds from now."""
+def metrics(meanwhile):
+    """What each metric was while a function ran."""
     samples = [pynvml.nvmlGpmSampleAlloc() for _ in range(2)]
     pynvml.nvmlGpmSampleGet(device, samples[0])
-    time.sleep(seconds)
+    meanwhile()
     pynvml.nvmlGpmSampleGet(device, samples[1])
     numbers = [*COUNTED, *OTHERS]
     asked = pynvml.c_nvmlGpmMetricsGet_t(version=1, numMetrics=len(numbers), sample1=samples[0], sample2=samples[1])
@@ -36,18 +37,42 @@ def metrics(seconds):
     return [told[number][1] for number in COUNTED]
 
 
-if any(metrics(0.2)):
+def rest():
+    time.sleep(0.2)
+
+
+def check_copies():
+    """What goes over the bus is told as MiB in a second."""
+    cuda, size = ctypes.CDLL("libcuda.so.1"), ctypes.c_size_t(32 << 20)
+    context, there, here = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_void_p()
+    statuses = [cuda.cuInit(0), cuda.cuCtxCreate_v2(ctypes.byref(context), 2, 0),
+                cuda.cuMemAlloc_v2(ctypes.byref(there), size), cuda.cuMemAllocHost_v2(ctypes.byref(here), size)]
+    for to_the_card in (True, False):
+        copy = (lambda: cuda.cuMemcpyHtoD_v2(there, here, size)) if to_the_card else (
+            lambda: cuda.cuMemcpyDtoH_v2(here, there, size))
+        begin = time.monotonic()
+        *_, sent, received = metrics(lambda: statuses.extend(copy() for _ in range(4)))
+        expected = 4 * 32 / (time.monotonic() - begin)
+        told, other = (received, sent) if to_the_card else (sent, received)
+        if not 0.7 * expected < told < 1.5 * expected or other > expected / 100:
+            sys.exit(f"PCIe: {sent} sent, {received} received, not {expected}")
+    if any(statuses) or cuda.cuCtxDestroy_v2(context):
+        sys.exit(f"copies end with {statuses}")
+
+
+if any(metrics(rest)):
     sys.exit("a card at rest works")
+check_copies()
 program = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
 seen = []
 while program.poll() is None:
-    seen.append(metrics(0.3))
+    seen.append(metrics(lambda: time.sleep(0.3)))
 time.sleep(0.5)
-graphics, cores, memory = (max(column) for column in zip(*seen))
+graphics, cores, memory, sent, received = (max(column) for column in zip(*seen))
 # A sample is taken a moment before or after the time that is beside it.
-if program.returncode or not 0 < graphics == cores <= 101 or not 1 < memory <= 101:
+if program.returncode or not 0 < graphics == cores <= 101 or not 1 < memory <= 101 or not (sent and received):
     sys.exit(f"the program ends with {program.returncode}, and {COUNTED} were {seen}")
-if any(metrics(0.2)):
+if any(metrics(rest)):
     sys.exit("a card works after its program")
 for is_on in 1, 0:
     pynvml.nvmlGpmSetStreamingEnabled(device, is_on)

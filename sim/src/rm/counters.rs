@@ -37,6 +37,12 @@ const MOVED: u64 = 66;
 /// How far that counts in a thousand clocks of the memory that is busy all the time: NVML divides by it.
 const MOVED_IN_1000_CLOCKS: u128 = 5905;
 
+/// What went over the bus: what the GPU read of the system's memory, and what it wrote there.
+const READ: u64 = 130;
+const WRITTEN: u64 = 132;
+/// How far these count in 64 KiB: NVML takes one in a ns for 500,000 MiB in a second.
+const COUNTED_IN_64_KIB: u128 = 125;
+
 /// What the counters of one GPU were when they were written, and after how much time and work.
 #[derive(Debug, Clone, Copy, Default)]
 struct Written {
@@ -91,17 +97,18 @@ impl Driver {
     pub(super) fn write_counters(&mut self, buffer: &Buffer) {
         let Some(gpu) = self.gpus.get(buffer.gpu) else { return };
         let (time, done) = (self.clock.gpu(), gpu.accounts.done());
+        let bytes = [(READ, gpu.traffic.read), (WRITTEN, gpu.traffic.written)];
         let megahertz = self.number_of(buffer.gpu, "clocks.memory.max").unwrap_or(0);
         let written = self.counters.written.entry(buffer.gpu).or_default();
         *written = written.later(time, done);
         if let Some(memory) = buffer.memory() {
-            write(memory, *written, u128::try_from(megahertz).unwrap_or(0));
+            write(memory, *written, u128::try_from(megahertz).unwrap_or(0), bytes);
         }
     }
 }
 
 /// Writes counters so that nobody takes those of two times for those of one.
-fn write(memory: &Memory, written: Written, megahertz: u128) {
+fn write(memory: &Memory, written: Written, megahertz: u128, bytes: [(u64, u64); 2]) {
     let put = |at: u64, value: u64| memory.put(at, &value.to_le_bytes());
     let counter = |number: u64, value: u64| put(8 + number * 8, value);
     put(HEAD, IN_PROGRESS);
@@ -111,6 +118,9 @@ fn write(memory: &Memory, written: Written, megahertz: u128) {
     let worked = written.told.graphics.as_nanos() as u64;
     WORKED.iter().for_each(|number| _ = counter(*number, worked));
     counter(MOVED, moved as u64);
+    for (number, bytes) in bytes {
+        counter(number, ((u128::from(bytes) * COUNTED_IN_64_KIB) >> 16) as u64);
+    }
     memory.put(INSTANCE, &[NO_INSTANCE]);
     put(TAIL, written.time);
     fence(Ordering::SeqCst);
