@@ -1,12 +1,13 @@
 //! The device: its memory, its modules, and launches.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::str::FromStr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, LazyLock};
 
 use crate::error::{DeviceError, LoadError, load_error};
-use crate::memory::{BlockAccess, Foreign, GlobalProblem, Memory, Order, Reach};
+use crate::memory::{BlockAccess, Foreign, GlobalProblem, Memory, Order, Reach, SharedRange};
 use crate::program::{self, CODE_WINDOW, Linked, Program, Target, Unit};
 use crate::ptx::{self, Init, Linkage, Space};
 use crate::report::{Finding, FindingKind, Report, Severity};
@@ -442,6 +443,35 @@ impl Device {
     /// [`DeviceError::OutOfMemory`].
     pub fn alloc_apart(&mut self, size: u64) -> Result<u64, DeviceError> {
         self.memory.alloc_apart(size)
+    }
+
+    /// As [`Device::alloc`], for memory that the program accesses without this device: it is never shared.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::OutOfMemory`].
+    pub fn alloc_host(&mut self, size: u64) -> Result<u64, DeviceError> {
+        self.memory.alloc_host(size)
+    }
+
+    /// Lets other processes map the allocation of [`Device::alloc`] around an address, until it is freed: where it
+    /// starts, and where they find it. It counts as written. Its bytes move, which nothing may write to meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::NotShared`] for other memory, and [`DeviceError::OutOfMemory`] where the system refuses.
+    pub fn share(&mut self, address: u64) -> Result<(u64, SharedRange), DeviceError> {
+        self.memory.share(address)
+    }
+
+    /// Maps memory that another process shares, by its file: the address here, until [`Device::free`]. It counts as
+    /// written, and what the other process does with it is not known.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::NoFile`] for another file, and [`DeviceError::OutOfMemory`] where the system refuses.
+    pub fn map(&mut self, file: &File, offset: u64, size: u64) -> Result<u64, DeviceError> {
+        self.memory.map(file, offset, size)
     }
 
     /// Makes memory of this process accessible to kernels, until [`Device::free`].

@@ -60,4 +60,10 @@ pub enum DeviceError {
     /// The address is not the start of an allocation.
     #[error("{0:#x} is not the start of an allocation")]
     BadFree(u64),
+    /// At the address is no memory of the device's own that kernels alone reach.
+    #[error("{0:#x} is in no memory that other processes may map")]
+    NotShared(u64),
+    /// A file is none that memory of another process lies in, or is too short.
+    #[error("the file has no memory of another process there")]
+    NoFile,
 }

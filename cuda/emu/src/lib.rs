@@ -63,7 +63,7 @@ pub use device::{
     Module, Placed, RESERVED_SHARED_BYTES, Schedule,
 };
 pub use error::{DeviceError, LoadError};
-pub use memory::{Foreign, Order};
+pub use memory::{Foreign, Order, SharedRange};
 pub use report::{
     Event, EventKind, Finding, FindingKind, MemoryAccess, Report, Severity, SourceLocation,
     WarpEvents,

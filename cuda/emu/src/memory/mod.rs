@@ -10,13 +10,16 @@
 
 mod access;
 mod shadow;
+mod share;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 pub use self::shadow::Order;
 pub(crate) use self::shadow::{BlockAccess, GlobalProblem, Reach, Shadow};
+pub use self::share::SharedRange;
 use crate::error::DeviceError;
 
 /// Between allocations, so that running over the end of one does not reach the next.
@@ -80,8 +83,9 @@ struct Table {
     allocations: BTreeMap<u64, Allocation>,
     /// By first byte.
     chunks: BTreeMap<u64, Chunk>,
-    /// The chunk that small allocations are taken from, and the bytes taken.
-    current: Option<(u64, u64)>,
+    /// The chunk that small allocations are taken from, and the bytes taken: those of the device, and those that the
+    /// program reaches as well.
+    current: [Option<(u64, u64)>; 2],
     /// Without allocations, but mapped as long as an address in them may be in use.
     retired: Vec<Mapping>,
     /// First byte and size of the last allocations that were freed.
@@ -100,6 +104,18 @@ struct Allocation {
 struct Chunk {
     mapping: Mapping,
     allocations: usize,
+    owner: Owner,
+}
+
+/// Who may access a chunk at any time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    /// Kernels alone.
+    Device,
+    /// The program, too.
+    Host,
+    /// Another process, whose memory it is.
+    Other,
 }
 
 /// Zeroed memory of the system.
@@ -107,25 +123,32 @@ struct Chunk {
 struct Mapping {
     start: u64,
     size: u64,
+    /// Where it lies, if other processes may map it.
+    file: Option<File>,
 }
 
 impl Mapping {
-    fn new(size: u64) -> Option<Self> {
+    /// Where so many bytes are asked for.
+    fn hint(size: u64) -> u64 {
         static NEXT: AtomicU64 = AtomicU64::new(FIRST);
-        let hint = NEXT.fetch_add(size.next_multiple_of(CHUNK), Ordering::Relaxed);
+        NEXT.fetch_add(size.next_multiple_of(CHUNK), Ordering::Relaxed)
+    }
+
+    fn new(size: u64) -> Option<Self> {
+        let hint = Self::hint(size);
         let (access, kind) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: without MAP_FIXED the system takes the address as a hint and maps where nothing is
         // (mmap(2)), so that no memory in use changes.
         let bytes = unsafe { libc::mmap(pointer(hint).cast(), size as usize, access, kind, -1, 0) };
         let start = bytes.expose_provenance() as u64;
-        (bytes != libc::MAP_FAILED).then_some(Self { start, size })
+        (bytes != libc::MAP_FAILED).then_some(Self { start, size, file: None })
     }
 
-    /// Gives the pages back to the system; they stay mapped and read as zeros.
+    /// Gives the pages back to the system; they stay mapped and read as zeros, but for those that others share.
     fn discard(&self) {
-        // SAFETY: the range is this mapping, which is private and anonymous: its bytes become zeros
-        // (madvise(2)). Threads that still access them by `access` see stores of zeros by another thread.
+        // SAFETY: the range is this mapping. If it is private and anonymous, its bytes become zeros
+        // (madvise(2)); those of a file stay. Threads that still access them by `access` see stores of zeros by another thread.
         // A failure changes nothing: the pages are unmapped later.
         unsafe {
             libc::madvise(pointer(self.start).cast(), self.size as usize, libc::MADV_DONTNEED)
@@ -144,29 +167,30 @@ impl Drop for Mapping {
 
 impl Table {
     /// Bytes that nothing had before: their chunk, and where they start in it.
-    fn take(&mut self, total: u64) -> Option<(u64, u64)> {
+    fn take(&mut self, total: u64, owner: Owner) -> Option<(u64, u64)> {
         if total > CHUNK / 4 {
-            return Some((self.add_chunk(total)?, 0));
+            return Some((self.add_chunk(total, owner)?, 0));
         }
-        let (chunk, taken) = match self.current {
+        let current = usize::from(owner == Owner::Host);
+        let (chunk, taken) = match self.current[current] {
             Some((chunk, taken)) if total <= CHUNK - taken => (chunk, taken),
             last => {
-                let chunk = self.add_chunk(CHUNK)?;
-                self.current = Some((chunk, 0));
+                let chunk = self.add_chunk(CHUNK, owner)?;
+                self.current[current] = Some((chunk, 0));
                 if let Some((last, _)) = last {
                     self.retire_if_empty(last);
                 }
                 (chunk, 0)
             }
         };
-        self.current = Some((chunk, taken + total));
+        self.current[current] = Some((chunk, taken + total));
         Some((chunk, taken))
     }
 
-    fn add_chunk(&mut self, size: u64) -> Option<u64> {
+    fn add_chunk(&mut self, size: u64, owner: Owner) -> Option<u64> {
         let mapping = Mapping::new(size)?;
         let start = mapping.start;
-        self.chunks.insert(start, Chunk { mapping, allocations: 0 });
+        self.chunks.insert(start, Chunk { mapping, allocations: 0, owner });
         Some(start)
     }
 
@@ -186,7 +210,7 @@ impl Table {
     }
 
     fn retire_if_empty(&mut self, start: u64) {
-        let is_current = self.current.is_some_and(|(chunk, _)| chunk == start);
+        let is_current = self.current.iter().flatten().any(|(chunk, _)| *chunk == start);
         let is_empty = self.chunks.get(&start).is_some_and(|chunk| chunk.allocations == 0);
         if is_current || !is_empty {
             return;
@@ -221,12 +245,17 @@ impl Memory {
 
     /// Zeroed memory.
     pub(crate) fn alloc(&self, size: u64) -> Result<u64, DeviceError> {
-        self.alloc_by(size, Self::take)
+        self.alloc_by(size, |memory, table, total| memory.take(table, total, Owner::Device))
+    }
+
+    /// The same, for what the program accesses as well.
+    pub(crate) fn alloc_host(&self, size: u64) -> Result<u64, DeviceError> {
+        self.alloc_by(size, |memory, table, total| memory.take(table, total, Owner::Host))
     }
 
     /// The same, in pages of its own.
     pub(crate) fn alloc_apart(&self, size: u64) -> Result<u64, DeviceError> {
-        self.alloc_by(size, |_, table, total| Some((table.add_chunk(total)?, 0)))
+        self.alloc_by(size, |_, table, total| Some((table.add_chunk(total, Owner::Host)?, 0)))
     }
 
     fn alloc_by(
@@ -259,10 +288,10 @@ impl Memory {
     }
 
     /// Bytes that nothing had before, and that are at no address of foreign memory.
-    fn take(&self, table: &mut Table, total: u64) -> Option<(u64, u64)> {
+    fn take(&self, table: &mut Table, total: u64, owner: Owner) -> Option<(u64, u64)> {
         const TRIES: usize = 16;
         for _ in 0..TRIES {
-            let (chunk, offset) = table.take(total)?;
+            let (chunk, offset) = table.take(total, owner)?;
             let (first, last) = (chunk + offset, chunk + offset + total - 1);
             let is_taken = |foreign: &Arc<dyn Foreign>| {
                 foreign.range(first).is_some() || foreign.range(last).is_some()
