@@ -220,7 +220,9 @@ impl Shadow {
         let mut problem = None;
         self.each(address, size, |operations, at, cell, bytes| {
             let first = (address % CELL) * u64::from(at == 0);
-            let wanted = (used >> at << first) as u8 & bytes;
+            // Of a copy, which is long, no byte has a bit.
+            let used = used.checked_shr(at as u32).unwrap_or(0);
+            let wanted = (used << first) as u8 & bytes;
             if wanted & !cell.written != 0 {
                 problem = Some(GlobalProblem::Uninitialised);
             }
@@ -389,6 +391,17 @@ mod tests {
         assert_eq!(shadow.write(0, 4, lane(1, false)), None);
         assert!(shadow.write(0, 4, lane(2, true)).is_some());
         assert_eq!(shadow.write(0, 4, Reach { times: &[4], ..lane(5, true) }), None, "they met");
+    }
+
+    #[test]
+    fn a_read_may_be_long() {
+        let shadow = Shadow::default();
+        shadow.add(0, 400);
+        assert_eq!(shadow.read(2, 398, 0, alone(of(1, false))), None);
+        assert!(
+            shadow.write(396, 4, alone(of(2, false))).is_some(),
+            "its last bytes are remembered"
+        );
     }
 
     /// Neither is a reader of another warp forgotten over the next read of the first, nor a plain read over an atomic one.
