@@ -193,6 +193,24 @@ fn programs_of_nvcc_run() {
     }
 }
 
+/// A program that starts itself anew, which has the launcher's settings as well: with the runtime in it and as a library.
+#[test]
+fn processes_of_nvcc_share_memory() {
+    let (setting, cuda) = (Setting::new(), nvabi_test::cuda_13());
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../cuda/shim/tests/share_memory.cu");
+    for cudart in ["-cudart=static", "-cudart=shared"] {
+        let mut nvcc = Command::new(cuda.join("bin/nvcc"));
+        nvcc.current_dir(&setting.folder).args(["-arch=sm_80", cudart, source, "-o", "share"]);
+        let compiled = nvcc.output().unwrap();
+        assert!(compiled.status.success(), "{cudart}: {}", err(&compiled));
+        let output = setting.run(&["--global"], &["./share"]);
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let expected = "own: 201\nclosed again: 1\nsupported: 1 1, sum: 21000, status: 0\n";
+        assert_eq!(printed, expected, "{cudart}: {}", err(&output));
+        assert_eq!(output.status.code(), Some(0), "{cudart}: {}", err(&output));
+    }
+}
+
 /// Of machine code alone, which calls what the driver has.
 const SAYS: &str = "\
 #include <cassert>

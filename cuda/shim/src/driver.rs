@@ -394,10 +394,7 @@ calls! {
         let _ = flags;
         wait_on(stream, event)
     }
-    cuEventCreate(out: Out<Handle>, flags: c_uint) {
-        let _ = flags;
-        out.put(state().event_create())
-    }
+    cuEventCreate(out: Out<Handle>, flags: c_uint) { out.put(state().event_create(flags)?) }
     cuEventRecord(event: Handle, stream: Handle) { record_on(stream, event) }
     cuEventQuery(event: Handle) { state().wait_for_event(event) }
     cuEventSynchronize(event: Handle) { state().wait_for_event(event) }
@@ -656,7 +653,7 @@ pub(crate) fn device_attribute(attribute: c_int) -> c_int {
         40 => 1,                          // copy engines
         75 => 9,                          // compute capability
         81 | 97 => 227 << 10, // shared memory of a multiprocessor, and at most of a block
-        95 | 115 => 1,        // cooperative launches, pools of memory
+        95 | 115 | 125 => 1,  // cooperative launches, pools of memory, events of two processes
         106 => 32,            // blocks of a multiprocessor
         _ => 0,
     }

@@ -28,6 +28,7 @@ mod clocks;
 mod driver;
 mod fatbin;
 mod graphs;
+mod ipc;
 mod link;
 mod managed;
 mod pools;

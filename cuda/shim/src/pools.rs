@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use crate::abi::{In, Out, status_of};
 use crate::driver::{alloc_on, calls};
-use crate::runtime::{answer, remembered, remembered_unchecked};
+use crate::runtime::{answer, both, remembered, remembered_unchecked};
 use crate::state::{
     Code, INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE, POOL, Result, handle, number, state,
 };
@@ -53,6 +53,11 @@ impl Pools {
             pool.most = pool.most.max(pool.used);
             self.allocated.insert(address, (at, size));
         }
+    }
+
+    /// Whether a pool gave an allocation.
+    pub(crate) fn has(&self, address: u64) -> bool {
+        self.allocated.contains_key(&address)
     }
 
     /// What was allocated is freed.
@@ -126,13 +131,6 @@ fn current(out: Out<Handle>, device: c_int, own: bool) -> Result {
     }
     let at = if own { 0 } else { state().pools.current };
     out.put(handle(POOL, at))
-}
-
-macro_rules! both {
-    ($($driver:ident $runtime:ident($($arg:ident: $T:ty),*) $body:block)*) => {
-        calls! { $($driver($($arg: $T),*) $body)* }
-        remembered! { $($runtime($($arg: $T),*) $body)* }
-    };
 }
 
 both! {

@@ -141,7 +141,15 @@ macro_rules! remembered_unchecked {
     )*};
 }
 
-pub(crate) use {remembered, remembered_unchecked};
+/// Of the driver and of the runtime, with one body.
+macro_rules! both {
+    ($($driver:ident $runtime:ident($($arg:ident: $T:ty),*) $body:block)*) => {
+        calls! { $($driver($($arg: $T),*) $body)* }
+        remembered! { $($runtime($($arg: $T),*) $body)* }
+    };
+}
+
+pub(crate) use {both, remembered, remembered_unchecked};
 
 nothing! { prefix "nvabi_";
     cudaSetDeviceFlags(flags: c_uint);
@@ -319,11 +327,8 @@ remembered! {
         let _ = flags;
         wait_on(stream, event)
     }
-    cudaEventCreate(out: Out<Handle>) { out.put(state().event_create()) }
-    cudaEventCreateWithFlags(out: Out<Handle>, flags: c_uint) {
-        let _ = flags;
-        out.put(state().event_create())
-    }
+    cudaEventCreate(out: Out<Handle>) { out.put(state().event_create(0)?) }
+    cudaEventCreateWithFlags(out: Out<Handle>, flags: c_uint) { out.put(state().event_create(flags)?) }
     cudaEventRecord(event: Handle, stream: Handle) { record_on(stream, event) }
     cudaEventRecordWithFlags(event: Handle, stream: Handle, flags: c_uint) {
         let _ = flags;
@@ -794,7 +799,7 @@ const SIZES: [(usize, (usize, Option<usize>)); 6] = [
 ];
 
 /// What is an attribute of the device: its number, and where it stands. CUDA 13 took some away.
-const ATTRIBUTES: [(c_int, (usize, Option<usize>)); 26] = [
+const ATTRIBUTES: [(c_int, (usize, Option<usize>)); 27] = [
     (12, (304, Some(304))),
     (10, (308, Some(308))),
     (1, (320, Some(320))),
@@ -821,6 +826,7 @@ const ATTRIBUTES: [(c_int, (usize, Option<usize>)); 26] = [
     (89, (676, Some(656))),
     (95, (688, Some(668))),
     (106, (712, Some(688))),
+    (125, (768, Some(744))),
 ];
 
 /// `cudaDeviceProp`, with the fields at the places that `place` takes.

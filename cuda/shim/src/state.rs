@@ -15,6 +15,7 @@ use nvabi_emu::{
 use crate::clocks::{self, Clocks};
 use crate::fatbin;
 use crate::graphs::{Graphs, Work};
+use crate::ipc::{Ipc, Thing};
 use crate::link::{self, Unit};
 use crate::managed;
 use crate::pools::Pools;
@@ -34,6 +35,7 @@ pub(crate) const INVALID_SYMBOL: Code = Code(13);
 pub(crate) const INVALID_DEVICE_FUNCTION: Code = Code(98);
 pub(crate) const INVALID_DEVICE: Code = Code(101);
 pub(crate) const INVALID_CONTEXT: Code = Code(201);
+pub(crate) const MAP_FAILED: Code = Code(205);
 const UNSUPPORTED_LIMIT: Code = Code(215);
 const NO_BINARY: Code = Code(209);
 const INVALID_PTX: Code = Code(218);
@@ -61,6 +63,7 @@ pub(crate) fn describe(code: u32) -> Option<(&'static std::ffi::CStr, &'static s
         INVALID_DEVICE_FUNCTION => (c"INVALID_DEVICE_FUNCTION", c"invalid device function"),
         INVALID_DEVICE => (c"INVALID_DEVICE", c"invalid device ordinal"),
         INVALID_CONTEXT => (c"INVALID_CONTEXT", c"invalid device context"),
+        MAP_FAILED => (c"MAP_FAILED", c"memory of another process cannot be mapped"),
         UNSUPPORTED_LIMIT => (c"UNSUPPORTED_LIMIT", c"there is no such limit"),
         NO_BINARY => (c"NO_BINARY_FOR_GPU", c"no PTX for the emulator"),
         INVALID_PTX => (c"INVALID_PTX", c"PTX that the emulator does not take"),
@@ -124,6 +127,8 @@ pub(crate) const POOL: usize = 11;
 const MIPMAP: usize = 12;
 
 const STREAM_NON_BLOCKING: u32 = 1;
+const EVENT_DISABLE_TIMING: u32 = 2;
+const EVENT_INTERPROCESS: u32 = 4;
 
 /// The number of a stream in the clocks.
 fn stream_number(stream: *mut c_void) -> Result<usize> {
@@ -173,6 +178,15 @@ pub(crate) struct Array {
     pub(crate) in_mipmap: bool,
 }
 
+/// An event, and when it was recorded last.
+#[derive(Debug, Clone, Copy)]
+struct Event {
+    recorded: Option<Instant>,
+    flags: u32,
+    /// Whether it is another process's.
+    is_of_other: bool,
+}
+
 /// A mipmap, and the numbers of the arrays that are its levels.
 #[derive(Debug)]
 struct Mipmap {
@@ -186,12 +200,13 @@ pub(crate) struct State {
     modules: Vec<Option<Module>>,
     functions: Vec<(usize, std::ffi::CString)>,
     streams: Vec<bool>,
-    events: Vec<Option<Option<Instant>>>,
+    events: Vec<Option<Event>>,
     linkers: Vec<Option<Linker>>,
     arrays: Vec<Option<Array>>,
     mipmaps: Vec<Option<Mipmap>>,
     pub(crate) graphs: Graphs,
     pub(crate) pools: Pools,
+    pub(crate) ipc: Ipc,
     clocks: Clocks,
     /// First byte and end of managed memory whose accesses by the program are watched.
     managed: Vec<(u64, u64)>,
@@ -354,6 +369,7 @@ impl State {
             mipmaps: Vec::new(),
             graphs: Graphs::default(),
             pools: Pools::default(),
+            ipc: Ipc::default(),
             clocks: Clocks::default(),
             managed: Vec::new(),
             pinned: HashMap::new(),
@@ -393,6 +409,10 @@ impl State {
         }
         for address in self.allocated.drain().map(|(address, _)| address) {
             // Allocated here and not freed since.
+            let _ = self.device.free(address);
+        }
+        for address in self.ipc.end_all() {
+            // Opened here and not closed since.
             let _ = self.device.free(address);
         }
         self.modules.iter_mut().for_each(|module| *module = None);
@@ -602,8 +622,16 @@ impl State {
     }
 
     pub(crate) fn alloc(&mut self, size: u64) -> Result<u64> {
+        self.alloc_by(size, Device::alloc)
+    }
+
+    fn alloc_by(
+        &mut self,
+        size: u64,
+        alloc: impl FnOnce(&mut Device, u64) -> std::result::Result<u64, DeviceError>,
+    ) -> Result<u64> {
         self.check()?;
-        let address = self.device.alloc(size)?;
+        let address = alloc(&mut self.device, size)?;
         self.allocated.insert(address, size);
         Ok(address)
     }
@@ -611,11 +639,9 @@ impl State {
     /// Memory that the program accesses, too, without a call: all of it counts as written.
     pub(crate) fn alloc_managed(&mut self, size: u64) -> Result<u64> {
         if !self.device.is_watching() {
-            return self.alloc(size);
+            return self.alloc_by(size, Device::alloc_host);
         }
-        self.check()?;
-        let address = self.device.alloc_apart(size)?;
-        self.allocated.insert(address, size);
+        let address = self.alloc_by(size, Device::alloc_apart)?;
         self.device.mark_written(address, size);
         self.managed.push((address, address + size));
         managed::listen();
@@ -629,8 +655,14 @@ impl State {
 
     pub(crate) fn free(&mut self, address: u64) -> Result {
         self.check()?;
+        if self.ipc.has_opened(address) {
+            print_message(&format!(
+                "{address:#x} is another process's: closed by cuIpcCloseMemHandle"
+            ));
+        }
         self.allocated.remove(&address).ok_or(INVALID_VALUE)?;
         self.pools.forget(address);
+        self.ipc.end(Thing::Memory(address));
         self.unwatch(address);
         // One that names no stream waits for all.
         match clocks::current() {
@@ -666,7 +698,8 @@ impl State {
     pub(crate) fn is_of_device(&self, address: u64) -> bool {
         let allocation = self.device.allocation(address);
         allocation.is_some_and(|(start, _)| {
-            self.allocated.contains_key(&start) && !self.pinned.contains_key(&start)
+            let is_own = self.allocated.contains_key(&start) && !self.pinned.contains_key(&start);
+            is_own || self.ipc.has_opened(start)
         })
     }
 
@@ -696,7 +729,7 @@ impl State {
 
     /// Memory of the host, which kernels reach, too.
     pub(crate) fn alloc_host(&mut self, size: u64) -> Result<u64> {
-        let address = self.alloc(size)?;
+        let address = self.alloc_by(size, Device::alloc_host)?;
         self.device.mark_written(address, size);
         self.pinned.insert(address, size);
         Ok(address)
@@ -803,12 +836,35 @@ impl State {
         Ok(whole.image.address)
     }
 
-    pub(crate) fn event_create(&mut self) -> *mut c_void {
-        self.events.push(Some(None));
+    pub(crate) fn event_create(&mut self, flags: u32) -> Result<*mut c_void> {
+        if flags & EVENT_INTERPROCESS != 0 && flags & EVENT_DISABLE_TIMING == 0 {
+            return Err(INVALID_VALUE);
+        }
+        Ok(self.add_event(Event { recorded: None, flags, is_of_other: false }))
+    }
+
+    /// One that another process may record and wait for, too.
+    pub(crate) fn event_of_other_process(&mut self) -> *mut c_void {
+        let flags = EVENT_INTERPROCESS | EVENT_DISABLE_TIMING;
+        self.add_event(Event { recorded: None, flags, is_of_other: true })
+    }
+
+    fn add_event(&mut self, event: Event) -> *mut c_void {
+        self.events.push(Some(event));
         handle(EVENT, self.events.len() - 1)
     }
 
-    fn event_slot(&mut self, event: *mut c_void) -> Result<&mut Option<Instant>> {
+    /// The number of an event of this process's that others may open.
+    pub(crate) fn event_between_processes(&mut self, event: *mut c_void) -> Result<usize> {
+        self.check()?;
+        let Event { flags, is_of_other, .. } = *self.event_slot(event)?;
+        if flags & EVENT_INTERPROCESS == 0 || is_of_other {
+            return Err(INVALID_HANDLE);
+        }
+        number(EVENT, event)
+    }
+
+    fn event_slot(&mut self, event: *mut c_void) -> Result<&mut Event> {
         let slot = self.events.get_mut(number(EVENT, event)?);
         slot.and_then(Option::as_mut).ok_or(INVALID_HANDLE)
     }
@@ -816,8 +872,15 @@ impl State {
     /// Records an event, as the stream does whose work is done.
     pub(crate) fn event_record(&mut self, event: *mut c_void) -> Result {
         self.check()?;
-        *self.event_slot(event)? = Some(Instant::now());
-        self.clocks.record(number(EVENT, event)?, clocks::current_or_default());
+        let slot = self.event_slot(event)?;
+        slot.recorded = Some(Instant::now());
+        let is_of_other = slot.is_of_other;
+        let number = number(EVENT, event)?;
+        self.clocks.record(number, clocks::current_or_default());
+        // Another process may wait for it, and tell this one: what comes from now on may come behind it.
+        if is_of_other || self.ipc.has_given_event(number) {
+            self.wait_for_current();
+        }
         Ok(())
     }
 
@@ -835,16 +898,25 @@ impl State {
 
     pub(crate) fn event_destroy(&mut self, event: *mut c_void) -> Result {
         self.event_slot(event)?;
-        let slot = self.events.get_mut(number(EVENT, event)?).ok_or(INVALID_HANDLE)?;
+        let number = number(EVENT, event)?;
+        let slot = self.events.get_mut(number).ok_or(INVALID_HANDLE)?;
         *slot = None;
+        self.ipc.end(Thing::Event(number));
         Ok(())
+    }
+
+    /// When an event was recorded, if it keeps that.
+    fn time_of(&mut self, event: *mut c_void) -> Result<Instant> {
+        let Event { recorded, flags, .. } = *self.event_slot(event)?;
+        let has_time = flags & EVENT_DISABLE_TIMING == 0;
+        recorded.filter(|_| has_time).ok_or(INVALID_HANDLE)
     }
 
     /// Milliseconds between two events.
     pub(crate) fn elapsed(&mut self, start: *mut c_void, end: *mut c_void) -> Result<f32> {
-        let start = self.event_slot(start)?.ok_or(INVALID_HANDLE)?;
+        let start = self.time_of(start)?;
         self.wait_for_event(end)?;
-        let end = self.event_slot(end)?.ok_or(INVALID_HANDLE)?;
+        let end = self.time_of(end)?;
         Ok(end.saturating_duration_since(start).as_secs_f32() * 1e3)
     }
 }

@@ -631,6 +631,97 @@ fn errors_of_kernels_stay() {
     assert_eq!(call!(cudaMalloc(&raw mut data, 16)), 0);
 }
 
+/// Two processes, the second of which is the first's child: it starts the program anew, as CUDA asks for.
+#[test]
+fn processes_share_memory() {
+    let folder = libraries();
+    compile(folder.path(), include_str!("share_memory.c"));
+    for global in ["0", "1"] {
+        let (status, printed, said) = run_role(folder.path(), "share", global);
+        let expected = "\
+the same handles: 1
+still there: 1 2 3 4
+cuIpcOpenMemHandle_v2(&small, handles.small, 0): 1
+opened twice: 1, with 2 4
+doubled by both: 8, beside: 1 3
+twice what the other wrote: 18
+cuMemFree_v2(large): 1
+opened once more than closed: 7
+cuIpcCloseMemHandle(large): 0
+cuIpcCloseMemHandle(large): 1
+cuIpcCloseMemHandle(small + 4): 1
+cuIpcCloseMemHandle(small): 0
+cuMemcpyDtoH_v2(&again, small, 4): 1
+cuIpcOpenMemHandle_v2(&memory, handles.small, 1): 400
+cuIpcOpenEventHandle(&event, handles.event): 400
+cuIpcOpenMemHandle_v2(&memory, handles.large, 1): 0
+";
+        assert_eq!((status, sorted(&printed)), (Some(0), sorted(expected)), "{said}");
+        for why in
+            ["closed by cuIpcCloseMemHandle", "has freed the memory", "has destroyed the event"]
+        {
+            assert!(said.contains(why), "{why}: {said}");
+        }
+        assert!(!said.contains("kernel"), "{said}");
+    }
+}
+
+/// Lines of two processes, which print some at the same time.
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[test]
+fn what_is_not_shared_is_refused() {
+    let folder = libraries();
+    compile(folder.path(), include_str!("share_memory.c"));
+    let (status, printed, said) = run_role(folder.path(), "refused", "0");
+    let expected = "\
+cuIpcGetMemHandle(&handle, memory): 1
+cuIpcGetMemHandle(&handle, (Address)host): 1
+cuIpcGetMemHandle(&handle, memory): 1
+cuIpcGetMemHandle(&handle, 16): 1
+cuEventCreate(&event, 4): 1
+cuIpcGetEventHandle(&handle, event): 400
+cuEventElapsedTime(&time, event, event): 400
+cuIpcOpenMemHandle_v2(&opened, handle, 1): 201
+cuIpcOpenEventHandle(&other, handle): 400
+cuIpcOpenMemHandle_v2(&opened, no_handle, 1): 400
+cuIpcCloseMemHandle(memory): 1
+cuIpcGetMemHandle(&handle, memory): 1
+of a process that was killed: 5
+still mine: 10
+cuIpcOpenMemHandle_v2(&opened, handle, 1): 400
+";
+    assert_eq!((status, &*printed), (Some(0), expected), "{said}");
+    for why in ["of a pool", "of this process", "has ended"] {
+        assert!(said.contains(why), "{why}: {said}");
+    }
+}
+
+/// Another process may wait for an event and tell this one, which the emulator does not see: no race is reported then.
+#[test]
+fn an_event_of_two_processes_orders_streams() {
+    let folder = libraries();
+    compile(folder.path(), include_str!("share_memory.c"));
+    let (status, printed, said) = run_role(folder.path(), "ordered", "1");
+    assert_eq!((status, &*printed, &*said), (Some(0), "done\n", ""));
+    let (status, printed, said) = run_role(folder.path(), "unordered", "1");
+    assert_eq!((status, &*printed), (Some(0), "done\n"));
+    assert!(said.contains("race") && said.contains("a fill of 40 bytes"), "{said}");
+}
+
+/// Runs the program as `run_case`, with what it prints.
+fn run_role(folder: &Path, role: &str, global: &str) -> (Option<i32>, String, String) {
+    let mut command = Command::new(folder.join("program"));
+    command.arg(role).env("LD_LIBRARY_PATH", folder).env("NVABI_EMU_GLOBAL", global);
+    let output = command.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
 /// The folder with CUDA's headers: `CUDA_PATH`, or what `cuda/toolkit.sh` fetches, as long as clang is
 /// there to read them.
 fn toolkit() -> PathBuf {

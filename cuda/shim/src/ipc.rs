@@ -1,0 +1,279 @@
+//! Memory and events that processes share, of the driver and of the runtime.
+//!
+//! A handle says where its process has a file with the memory open; who opens the handle opens that file by
+//! `/proc/PID/fd`. So nothing is left of a process that is killed, and no thread has to answer. Another file of the
+//! process has a byte for each of its handles, which is 1 as long as what the handle names is there.
+//!
+//! A call does its work before it returns, so that whatever an event was recorded behind is done: an event of another
+//! process has nothing to wait for.
+#![allow(non_snake_case)]
+
+use std::collections::HashMap;
+use std::ffi::{c_uint, c_void};
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use nvabi_emu::SharedRange;
+
+use crate::abi::{Out, status_of};
+use crate::driver::calls;
+use crate::runtime::{answer, both, remembered};
+use crate::state::{
+    Code, INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE, MAP_FAILED, OUT_OF_MEMORY, Result, State,
+    print_message, state,
+};
+
+type Handle = *mut c_void;
+
+/// The first bytes of every handle, by what it names.
+const MEMORY: [u8; 8] = *b"nvabimem";
+const EVENT: [u8; 8] = *b"nvabievt";
+
+/// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`, the one flag that there is, and must be given.
+const LAZY_PEER_ACCESS: c_uint = 1;
+
+/// `CUipcMemHandle`, `CUipcEventHandle` and the runtime's: 64 bytes whose meaning is the emulator's, at any alignment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C, packed)]
+struct Name {
+    magic: [u8; 8],
+    pid: u32,
+    /// The file with a byte for each handle: its descriptor, its number, and where the byte is.
+    table: RawFd,
+    inode: u64,
+    at: u64,
+    /// Of memory: the file where it lies.
+    memory: Memory,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(C, packed)]
+struct Memory {
+    inode: u64,
+    offset: u64,
+    size: u64,
+    descriptor: RawFd,
+    _pad: u32,
+}
+
+const _: () = assert!(size_of::<Name>() == 64);
+
+/// What a process has given handles of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Thing {
+    /// By its first byte.
+    Memory(u64),
+    /// By its number.
+    Event(usize),
+}
+
+/// The handles that this process gave, and those that it opened.
+#[derive(Debug, Default)]
+pub(crate) struct Ipc {
+    /// A byte for each handle that was ever given.
+    table: Option<File>,
+    count: u64,
+    given: HashMap<Thing, Name>,
+    /// By the address here: the handle, and how often it was opened.
+    opened: HashMap<u64, (Name, usize)>,
+}
+
+impl Ipc {
+    /// The handle of a thing, which is the same each time.
+    fn give(&mut self, thing: Thing, magic: [u8; 8], memory: Memory) -> io::Result<Name> {
+        if let Some(name) = self.given.get(&thing) {
+            return Ok(*name);
+        }
+        let table = match &mut self.table {
+            Some(table) => table,
+            none => none.insert(new_table()?),
+        };
+        let (at, pid) = (self.count, std::process::id());
+        table.write_all_at(&[1], at)?;
+        let (descriptor, inode) = (table.as_raw_fd(), table.metadata()?.ino());
+        let name = Name { magic, pid, table: descriptor, inode, at, memory };
+        self.count += 1;
+        self.given.insert(thing, name);
+        Ok(name)
+    }
+
+    /// A thing is gone, and with it its handle.
+    pub(crate) fn end(&mut self, thing: Thing) {
+        let name = self.given.remove(&thing);
+        if let (Some(name), Some(table)) = (name, &self.table) {
+            // A byte that is there is written anew.
+            let _ = table.write_all_at(&[0], name.at);
+        }
+    }
+
+    /// Everything is gone; what was opened of others is told by its addresses.
+    pub(crate) fn end_all(&mut self) -> Vec<u64> {
+        let given: Vec<Thing> = self.given.keys().copied().collect();
+        given.into_iter().for_each(|thing| self.end(thing));
+        self.opened.drain().map(|(address, _)| address).collect()
+    }
+
+    pub(crate) fn has_given_event(&self, event: usize) -> bool {
+        self.given.contains_key(&Thing::Event(event))
+    }
+
+    /// Whether memory is another process's, by its first byte here.
+    pub(crate) fn has_opened(&self, address: u64) -> bool {
+        self.opened.contains_key(&address)
+    }
+}
+
+fn new_table() -> io::Result<File> {
+    // SAFETY: the name is a string, which is all that memfd_create(2) asks for.
+    let descriptor = unsafe { libc::memfd_create(c"nvabi-ipc".as_ptr(), libc::MFD_CLOEXEC) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new, and nobody else's.
+    Ok(unsafe { File::from_raw_fd(descriptor) })
+}
+
+impl Name {
+    /// Whether it is of the kind that a function takes, and another process's that still has what it names.
+    fn check(&self, magic: [u8; 8], function: &str) -> Result {
+        let (what, gone) = match magic {
+            EVENT => ("event", "destroyed"),
+            _ => ("memory", "freed"),
+        };
+        let refuse = |why: String, code| {
+            print_message(&format!("{function}: {why}"));
+            Err(code)
+        };
+        if self.magic != magic {
+            return refuse(format!("this is no handle of {what}"), INVALID_HANDLE);
+        }
+        let pid = self.pid;
+        if pid == std::process::id() {
+            let why = format!("the handle is of this process, where the {what} is used as it is");
+            return refuse(why, INVALID_CONTEXT);
+        }
+        let mut is_there = [0];
+        let read = open(pid, self.table, self.inode)
+            .and_then(|table| table.read_at(&mut is_there, self.at));
+        match read {
+            Ok(_) if is_there == [1] => Ok(()),
+            Ok(_) => refuse(format!("process {pid} has {gone} the {what}"), INVALID_HANDLE),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                refuse(format!("process {pid}, which has the {what}, has ended"), INVALID_HANDLE)
+            }
+            Err(error) => {
+                refuse(format!("the files of process {pid} cannot be read: {error}"), MAP_FAILED)
+            }
+        }
+    }
+}
+
+/// A file that another process has open. A process that ended is not found, nor is one with another file there.
+fn open(pid: u32, descriptor: RawFd, inode: u64) -> io::Result<File> {
+    let file =
+        File::options().read(true).write(true).open(format!("/proc/{pid}/fd/{descriptor}"))?;
+    if file.metadata()?.ino() == inode { Ok(file) } else { Err(ErrorKind::NotFound.into()) }
+}
+
+/// What the system refuses.
+fn refused(function: &str, error: &io::Error) -> Code {
+    print_message(&format!("{function}: {error}"));
+    OUT_OF_MEMORY
+}
+
+impl State {
+    fn share(&mut self, address: u64) -> Result<Name> {
+        const FUNCTION: &str = "cuIpcGetMemHandle";
+        self.check()?;
+        let refuse = |what: &str| {
+            print_message(&format!("{FUNCTION}: {address:#x} is {what}"));
+            Err(INVALID_VALUE)
+        };
+        let start = self.device.allocation(address).map(|(start, _)| start);
+        match start {
+            Some(start) if self.pools.has(start) => return refuse("memory of a pool"),
+            Some(start) if self.allocated.contains_key(&start) => {}
+            _ => return refuse("no memory that cuMemAlloc gave"),
+        }
+        let Ok((start, range)) = self.device.share(address) else {
+            return refuse(
+                "memory that the program reaches as well, or that the system does not let share",
+            );
+        };
+        let SharedRange { descriptor, inode, offset, size } = range;
+        let memory = Memory { descriptor, inode, offset, size, _pad: 0 };
+        let name = self.ipc.give(Thing::Memory(start), MEMORY, memory);
+        name.map_err(|error| refused(FUNCTION, &error))
+    }
+
+    fn open_memory(&mut self, name: Name, flags: c_uint) -> Result<u64> {
+        self.check()?;
+        if flags != LAZY_PEER_ACCESS {
+            return Err(INVALID_VALUE);
+        }
+        const FUNCTION: &str = "cuIpcOpenMemHandle";
+        name.check(MEMORY, FUNCTION)?;
+        if let Some((address, (_, count))) =
+            self.ipc.opened.iter_mut().find(|(_, (opened, _))| *opened == name)
+        {
+            *count += 1;
+            return Ok(*address);
+        }
+        let Memory { descriptor, inode, offset, size, .. } = name.memory;
+        let mapped =
+            open(name.pid, descriptor, inode).map_err(|error| error.to_string()).and_then(|file| {
+                self.device.map(&file, offset, size).map_err(|error| error.to_string())
+            });
+        let address = mapped.map_err(|error| {
+            print_message(&format!("{FUNCTION}: {error}"));
+            MAP_FAILED
+        })?;
+        self.ipc.opened.insert(address, (name, 1));
+        Ok(address)
+    }
+
+    fn close_memory(&mut self, address: u64) -> Result {
+        self.check()?;
+        let (_, count) = self.ipc.opened.get_mut(&address).ok_or(INVALID_VALUE)?;
+        *count -= 1;
+        if *count > 0 {
+            return Ok(());
+        }
+        self.ipc.opened.remove(&address);
+        // As a free: it waits for all that may use it.
+        self.wait_for_all()?;
+        Ok(self.device.free(address)?)
+    }
+
+    fn share_event(&mut self, event: Handle) -> Result<Name> {
+        let number = self.event_between_processes(event)?;
+        let name = self.ipc.give(Thing::Event(number), EVENT, Memory::default());
+        name.map_err(|error| refused("cuIpcGetEventHandle", &error))
+    }
+
+    fn open_event(&mut self, name: Name) -> Result<Handle> {
+        self.check()?;
+        name.check(EVENT, "cuIpcOpenEventHandle")?;
+        Ok(self.event_of_other_process())
+    }
+}
+
+both! {
+    cuIpcGetMemHandle cudaIpcGetMemHandle(out: Out<Name>, address: u64) { out.put(state().share(address)?) }
+    cuIpcCloseMemHandle cudaIpcCloseMemHandle(address: u64) { state().close_memory(address) }
+    cuIpcGetEventHandle cudaIpcGetEventHandle(out: Out<Name>, event: Handle) {
+        out.put(state().share_event(event)?)
+    }
+    cuIpcOpenEventHandle cudaIpcOpenEventHandle(out: Out<Handle>, name: Name) {
+        out.put(state().open_event(name)?)
+    }
+    cuIpcOpenMemHandle_v2 cudaIpcOpenMemHandle(out: Out<u64>, name: Name, flags: c_uint) {
+        out.put(state().open_memory(name, flags)?)
+    }
+}
+
+calls! {
+    cuIpcOpenMemHandle(out: Out<u64>, name: Name, flags: c_uint) { out.put(state().open_memory(name, flags)?) }
+}
