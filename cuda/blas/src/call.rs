@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_longlong, c_void};
 use half::f16;
 
 use crate::context::{INVALID_VALUE, NOT_SUPPORTED, Result, print_message, with};
-use crate::operand::is_capturing;
+use crate::operand::{check, is_capturing};
 
 pub(crate) type Handle = *mut c_void;
 
@@ -100,6 +100,14 @@ pub(crate) fn transposed(operation: c_int) -> Result<bool> {
 pub(crate) fn step<T>(at: *const T, stride: c_longlong, number: usize, bytes: usize) -> *const T {
     let offset = (stride as isize).wrapping_mul(number as isize).wrapping_mul(bytes as isize);
     at.wrapping_byte_offset(offset)
+}
+
+/// A pointer of the list of a batch, which is in memory of the device.
+pub(crate) fn pointer<T>(name: &str, list: *const *const T, at: usize) -> Result<*const T> {
+    let place = list.wrapping_add(at);
+    check(name, place.addr() as u64, 8, 8)?;
+    // SAFETY: it is inside an allocation, and cuBLAS documents a pointer there.
+    Ok(unsafe { place.read() })
 }
 
 pub(crate) fn unsupported<T>(what: &str) -> Result<T> {

@@ -7,7 +7,7 @@ use half::{bf16, f16};
 
 use crate::call::{
     BRAIN, BYTE, DOUBLE, HALF, Handle, SINGLE, Scalar, VERSION, WORD, begin, bytes_of, calls,
-    can_do, put, read, step, transposed, unsupported,
+    can_do, pointer, put, read, step, transposed, unsupported,
 };
 use crate::compute::{
     Element, Real, axpy, dot, extreme, magnitudes, multiply, multiply_wide, scale,
@@ -104,14 +104,6 @@ impl Product {
             _ => unsupported(&format!("a product of type {from} with sums of type {to}")),
         }
     }
-}
-
-/// The pointers of a batch, which are in memory of the device.
-fn pointer<T>(name: &str, list: *const *const T, at: usize) -> Result<*const T> {
-    let place = list.wrapping_add(at);
-    check(name, place.addr() as u64, 8, 8)?;
-    // SAFETY: it is inside an allocation, and cuBLAS documents a pointer there.
-    Ok(unsafe { place.read() })
 }
 
 calls! {

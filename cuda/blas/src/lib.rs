@@ -14,4 +14,5 @@ mod compute;
 mod context;
 mod functions;
 mod lt;
+mod lu;
 mod operand;
