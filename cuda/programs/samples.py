@@ -31,6 +31,7 @@ ARGUMENTS = {
     "FDTD3d": ["--dimx=64", "--dimy=64", "--dimz=64", "--timesteps=2"],
     "globalToShmemAsyncCopy": ["-wA=128", "-hA=128", "-wB=128", "-hB=128"],
     "matrixMul": ["-wA=64", "-hA=64", "-wB=64", "-hB=64"],
+    "matrixMul_nvrtc": ["-wA=64", "-hA=64", "-wB=64", "-hB=64"],
     "p2pBandwidthLatencyTest": ["--numElems=100000"],
     "radixSortThrust": ["-n=65536", "-iterations=1"],
     "reduction": ["-n=65536"],
@@ -155,7 +156,8 @@ def sample(root, folder, options):
         sources = list(copies)
     builds.append([*flags, *machine, *sources, "-o", folder.name, *options.libraries, *libraries])
     # Headers that the program hands to NVRTC are looked for beside it.
-    inputs = {name: header(options.cuda, name) for name in re.findall(r"/\.\./include/([\w.]+)", text)}
+    copied = re.findall(r"(?:/\.\./include|\$\{CUDA_INCLUDE_DIR\})/(?:cccl/)?([\w.]+)", text)
+    inputs = {name: header(options.cuda, name) for name in copied}
     return Program(
         folder.name,
         folder,
