@@ -427,6 +427,23 @@ impl Device {
         self.free_all(&module.variables);
     }
 
+    /// From now on this is one of several devices that share addresses, by its number up to 63: what is allocated is its
+    /// own, and its kernels reach memory of the devices that have a bit, and what the program accesses as well.
+    pub fn select(&mut self, device: u8, reaches: u64) {
+        self.memory.select(device, reaches);
+    }
+
+    /// Which of the devices memory belongs to.
+    #[must_use]
+    pub fn owner(&self, address: u64) -> Option<u8> {
+        self.memory.device_of(address).map(|(device, _)| device)
+    }
+
+    /// Lets kernels of the devices that have a bit reach an allocation, by its first byte, beside those of its own.
+    pub fn open_to(&mut self, address: u64, devices: u64) {
+        self.memory.open_to(address, devices);
+    }
+
     /// Allocates zeroed memory, aligned to 256 bytes.
     ///
     /// # Errors

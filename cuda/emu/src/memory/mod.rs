@@ -75,6 +75,22 @@ pub(crate) struct Memory {
     foreign: Option<Arc<dyn Foreign>>,
     /// Counts frees: what was looked up before one may be gone.
     generation: AtomicU64,
+    /// Which of several devices allocates and runs kernels.
+    current: Current,
+}
+
+/// One of several devices that share this memory.
+#[derive(Debug, Clone, Copy)]
+struct Current {
+    device: u8,
+    /// A bit for each device whose memory it reaches, its own included.
+    reaches: u64,
+}
+
+impl Default for Current {
+    fn default() -> Self {
+        Self { device: 0, reaches: 1 }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -97,6 +113,17 @@ struct Allocation {
     size: u64,
     /// None for memory that the program registered.
     chunk: Option<u64>,
+    /// Which device's it is.
+    device: u8,
+    /// A bit for each device that reaches it, whatever else that device reaches.
+    open_to: u64,
+}
+
+impl Allocation {
+    /// Whether kernels of a device reach it.
+    fn is_open_to(&self, current: Current) -> bool {
+        self.open_to >> current.device & 1 != 0 || current.reaches >> self.device & 1 != 0
+    }
 }
 
 /// Memory that allocations are taken from.
@@ -195,7 +222,7 @@ impl Table {
     }
 
     fn remove(&mut self, address: u64) -> Option<()> {
-        let Allocation { size, chunk } = self.allocations.remove(&address)?;
+        let Allocation { size, chunk, .. } = self.allocations.remove(&address)?;
         if self.freed.len() == REMEMBERED {
             self.freed.pop_front();
         }
@@ -223,9 +250,13 @@ impl Table {
 
     /// First byte and end of the allocation around an address.
     fn find(&self, address: u64) -> Option<(u64, u64)> {
+        self.around(address).map(|(start, allocation)| (start, start + allocation.size))
+    }
+
+    /// The allocation around an address, and its first byte.
+    fn around(&self, address: u64) -> Option<(u64, &Allocation)> {
         let (start, allocation) = self.allocations.range(..=address).next_back()?;
-        let end = start + allocation.size;
-        (address < end).then_some((*start, end))
+        (address < start + allocation.size).then_some((*start, allocation))
     }
 }
 
@@ -275,7 +306,11 @@ impl Memory {
             chunk.allocations += 1;
         }
         let start = chunk + offset;
-        table.allocations.insert(start, Allocation { size: size.max(1), chunk: Some(chunk) });
+        let is_of_host = table.chunks.get(&chunk).is_some_and(|chunk| chunk.owner == Owner::Host);
+        let open_to = if is_of_host { u64::MAX } else { 0 };
+        let Current { device, .. } = self.current;
+        let allocation = Allocation { size: size.max(1), chunk: Some(chunk), device, open_to };
+        table.allocations.insert(start, allocation);
         if let Some(shadow) = &self.shadow {
             shadow.add(start, size);
         }
@@ -309,7 +344,9 @@ impl Memory {
     ///
     /// As of [`crate::Device::register`].
     pub(crate) unsafe fn register(&self, address: u64, size: u64) {
-        self.table_mut().allocations.insert(address, Allocation { size, chunk: None });
+        let Current { device, .. } = self.current;
+        let allocation = Allocation { size, chunk: None, device, open_to: u64::MAX };
+        self.table_mut().allocations.insert(address, allocation);
     }
 
     /// Ends an allocation. Its bytes stay mapped until [`Memory::unmap_freed`].
@@ -352,9 +389,37 @@ impl Memory {
         self.look_up(address).map(|(start, end, _)| (start, end))
     }
 
+    /// From now on a device allocates and runs kernels, which reach memory of the devices that have a bit.
+    pub(crate) fn select(&mut self, device: u8, reaches: u64) {
+        self.current = Current { device: device % 64, reaches };
+    }
+
+    /// The device whose memory is at an address, and whether the current one reaches it.
+    pub(crate) fn device_of(&self, address: u64) -> Option<(u8, bool)> {
+        let table = self.table();
+        let (_, allocation) = table.around(address)?;
+        Some((allocation.device, allocation.is_open_to(self.current)))
+    }
+
+    /// Lets devices that have a bit reach an allocation, by its first byte, beside its own.
+    pub(crate) fn open_to(&mut self, address: u64, devices: u64) {
+        if let Some(allocation) = self.table_mut().allocations.get_mut(&address) {
+            allocation.open_to = devices;
+        }
+    }
+
     fn look_up(&self, address: u64) -> Option<Recent<'_>> {
-        if let Some((start, end)) = self.table().find(address) {
-            return Some((start, end, None));
+        self.look_up_if(address, |_| true)
+    }
+
+    /// What kernels of the current device reach.
+    fn reach(&self, address: u64) -> Option<Recent<'_>> {
+        self.look_up_if(address, |allocation| allocation.is_open_to(self.current))
+    }
+
+    fn look_up_if(&self, address: u64, wanted: impl Fn(&Allocation) -> bool) -> Option<Recent<'_>> {
+        if let Some((start, allocation)) = self.table().around(address) {
+            return wanted(allocation).then_some((start, start + allocation.size, None));
         }
         let foreign = self.foreign.as_deref()?;
         let (start, end) = foreign.range(address)?;
@@ -478,7 +543,7 @@ impl<'a> AllocationCache<'a> {
                 return Some(GlobalAddress { address, size, foreign });
             }
         }
-        let (start, end, foreign) = self.memory.look_up(address)?;
+        let (start, end, foreign) = self.memory.reach(address)?;
         self.recent[self.next] = (start, end, foreign);
         self.next = (self.next + 1) % self.recent.len();
         (size <= end - address).then_some(GlobalAddress { address, size, foreign })
@@ -579,6 +644,28 @@ mod tests {
         assert_eq!(memory.freed(address + 15), Some((address, 16)));
         assert_eq!(memory.freed(address + 16), None);
         assert_eq!(memory.free(address), Err(DeviceError::BadFree(address)));
+    }
+
+    /// Kernels of a device reach its own memory, that of devices with a bit, and what is open to it.
+    #[test]
+    fn devices_reach_what_they_may() {
+        let mut memory = Memory::default();
+        memory.select(1, 0b10);
+        let (own, host) = (memory.alloc(8).unwrap(), memory.alloc_host(8).unwrap());
+        let reached = |memory: &Memory| {
+            [own, host].map(|at| AllocationCache::new(memory).locate(at, 8).is_some())
+        };
+        assert_eq!((reached(&memory), memory.device_of(own)), ([true; 2], Some((1, true))));
+        memory.select(0, 0b01);
+        assert_eq!((reached(&memory), memory.device_of(own)), ([false, true], Some((1, false))));
+        memory.write(own, &[1; 8]).unwrap();
+        memory.select(0, 0b11);
+        assert_eq!(reached(&memory), [true; 2]);
+        memory.select(2, 0b100);
+        memory.open_to(own, 0b100);
+        assert_eq!(reached(&memory), [true; 2]);
+        memory.select(3, 0b1000);
+        assert_eq!(reached(&memory), [false, true]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use super::{Allocation, Chunk, GUARD, Mapping, Memory, Owner, Table, pointer};
+use super::{Allocation, Chunk, Current, GUARD, Mapping, Memory, Owner, Table, pointer};
 use crate::error::DeviceError;
 
 /// Bytes of a file that are written at once, if one of them is not zero: the rest of it takes no memory.
@@ -137,10 +137,12 @@ impl Memory {
         let skipped = offset % page();
         let mapping = Mapping::of_file(file, offset - skipped, skipped + size)
             .ok_or(DeviceError::OutOfMemory(size))?;
+        let Current { device, .. } = self.current;
         let table = self.table_mut_unlocked();
         let (chunk, start) = (mapping.start, mapping.start + skipped);
         table.chunks.insert(chunk, Chunk { mapping, allocations: 1, owner: Owner::Other });
-        table.allocations.insert(start, Allocation { size, chunk: Some(chunk) });
+        let allocation = Allocation { size, chunk: Some(chunk), device, open_to: 0 };
+        table.allocations.insert(start, allocation);
         if let Some(shadow) = &self.shadow {
             shadow.add(start, size);
         }

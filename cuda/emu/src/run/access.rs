@@ -311,6 +311,9 @@ fn describe(space: Space, offset: u64) -> String {
 
 /// What lies nearby, to tell how far off an address is.
 fn near(state: &State<'_>, space: Space, offset: u64) -> String {
+    if let (Space::Global, Some((device, false))) = (space, state.grid.memory.device_of(offset)) {
+        return format!(", in memory of device {device}, which this one may not access");
+    }
     match space {
         Space::Shared => format!(", which has {} bytes", state.shared.size()),
         Space::Global if offset < 4096 => ", a null pointer".to_owned(),
