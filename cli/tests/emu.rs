@@ -211,6 +211,46 @@ fn processes_of_nvcc_share_memory() {
     }
 }
 
+#[test]
+fn devices_reach_each_others_memory() {
+    let (setting, cuda) = (Setting::new(), nvabi_test::cuda_13());
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../cuda/shim/tests/peers.cu");
+    let mut nvcc = Command::new(cuda.join("bin/nvcc"));
+    nvcc.current_dir(&setting.folder).args(["-arch=sm_80", source, "-o", "peers"]);
+    let compiled = nvcc.output().unwrap();
+    assert!(compiled.status.success(), "{}", err(&compiled));
+    let output = setting.run(&["--devices", "2", "--global"], &["./peers"]);
+    let expected = "\
+of 2: device 0, memory of 0, bus 0
+of 2: device 1, memory of 1, bus 1
+a thread begins with 0
+can access: 0 1 1
+cudaDeviceCanAccessPeer(can, 0, 2): 101
+cudaSetDevice(2): 101
+cudaDeviceEnablePeerAccess(0, 0): 101
+cudaDeviceEnablePeerAccess(2, 0): 101
+cudaDeviceEnablePeerAccess(1, 1): 1
+cudaDeviceDisablePeerAccess(1): 705
+cudaDeviceEnablePeerAccess(1, 0): 0
+cudaDeviceEnablePeerAccess(1, 0): 704
+cudaDeviceDisablePeerAccess(1): 0
+cudaMemcpyPeer(memory[1], 2, memory[0], 0, sizeof value): 101
+sums: 2 3 4 5
+stream of another device: 400
+cudaEventRecord(events[0], streams[1]): 400
+used: 16, and after a reset: 0
+cudaMemcpy(value, memory[1], sizeof value, cudaMemcpyDeviceToHost): 1
+sums: 2 3 4 5
+";
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{}", err(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let output = setting.run(&["--devices", "2"], &["./peers", "refused"]);
+    assert!(output.stdout.ends_with(b"cudaDeviceSynchronize(): 700\n"), "{}", err(&output));
+    let wanted = "in memory of device 0, which this one may not access";
+    assert!(err(&output).contains(wanted), "{}", err(&output));
+    assert_eq!(output.status.code(), Some(1));
+}
+
 /// Of machine code alone, which calls what the driver has.
 const SAYS: &str = "\
 #include <cassert>

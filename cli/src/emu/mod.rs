@@ -28,6 +28,9 @@ pub(crate) struct EmuArgs {
     /// Instructions of warps that a block, or a cooperative grid, may run; default: 2^27.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
+    /// GPUs that the program sees.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
+    devices: u8,
     /// Check global memory, too: reads before anything was written, and races of blocks and warps; several times slower.
     #[arg(long)]
     global: bool,
@@ -191,6 +194,9 @@ fn run_once(
         if wanted {
             command.env(name, "1");
         }
+    }
+    if args.devices > 1 {
+        command.env("NVABI_EMU_DEVICES", args.devices.to_string());
     }
     if let Some(limit) = args.limit {
         command.env("NVABI_EMU_LIMIT", limit.to_string());

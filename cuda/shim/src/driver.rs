@@ -5,14 +5,14 @@ use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 
 use crate::abi::{Image, In, Out, Text, arguments, bytes, copy, find, status_of};
 use crate::arrays::plane_of_array;
-use crate::clocks;
 use crate::graphs::{Work, line};
 use crate::pools::Location;
 use crate::state::{
-    ALREADY_REGISTERED, Code, INVALID_DEVICE, INVALID_VALUE, NOT_FOUND, NOT_SUPPORTED, Request,
-    Result, SUCCESS, context, describe, on_stream, print_message, state,
+    ALREADY_REGISTERED, Code, INVALID_VALUE, NOT_FOUND, NOT_SUPPORTED, Request, Result, SUCCESS,
+    context, context_of, describe, on_stream, print_message, state,
 };
 use crate::unsupported;
+use crate::{clocks, devices};
 
 type Handle = *mut c_void;
 
@@ -84,11 +84,6 @@ pub(crate) use {answers, calls, nothing, unchecked};
 
 nothing! {
     cuInit(flags: c_uint);
-    cuCtxDestroy(ctx: Handle);
-    cuCtxDestroy_v2(ctx: Handle);
-    cuCtxPushCurrent(ctx: Handle);
-    cuCtxPushCurrent_v2(ctx: Handle);
-    cuCtxSetCurrent(ctx: Handle);
     cuCtxSetCacheConfig(config: c_uint);
     cuCtxSetFlags(flags: c_uint);
     cuCtxSetSharedMemConfig(config: c_uint);
@@ -114,93 +109,100 @@ nothing! {
 
 answers! {
     cuDriverGetVersion(out: c_int) = VERSION;
-    cuDeviceGetCount(out: c_int) = 1;
     cuDeviceTotalMem_v2(out: usize, device: c_int) = TOTAL_MEMORY;
-    cuCtxCreate_v2(out: Handle, flags: c_uint, device: c_int) = context();
     cuCtxGetCurrent(out: Handle) = context();
     cuCtxGetFlags(out: c_uint) = 0;
     cuCtxGetCacheConfig(out: c_uint) = 0;
     cuCtxGetSharedMemConfig(out: c_uint) = 1;
-    cuDeviceCanAccessPeer(out: c_int, device: c_int, peer: c_int) = 0;
-    cuDeviceGetByPCIBusId(out: c_int, id: Handle) = 0;
     cuModuleGetLoadingMode(out: c_int) = 1;
     cuFuncIsLoaded(out: c_int, function: Handle) = 1;
-    cuCtxGetDevice(out: c_int) = 0;
-    cuDevicePrimaryCtxRetain(out: Handle, device: c_int) = context();
-    cuDeviceGetUuid(out: [u8; 16], device: c_int) = *b"nvabi emulator\0\0";
-    cuDeviceGetUuid_v2(out: [u8; 16], device: c_int) = *b"nvabi emulator\0\0";
 }
 
 calls! {
     cuDeviceGet(out: Out<c_int>, ordinal: c_int) {
-        if ordinal != 0 { return Err(INVALID_DEVICE) }
-        out.put(0)
+        out.put(devices::check(ordinal)? as c_int)
     }
     cuDeviceGetAttribute(out: Out<c_int>, attribute: c_int, device: c_int) {
-        if device != 0 { return Err(INVALID_DEVICE) }
-        out.put(device_attribute(attribute))
+        devices::check(device)?;
+        out.put(device_attribute(attribute, device))
     }
     cuDeviceComputeCapability(major: Out<c_int>, minor: Out<c_int>, device: c_int) {
-        if device != 0 { return Err(INVALID_DEVICE) }
-        major.put(device_attribute(75))?;
-        minor.put(device_attribute(76))
+        devices::check(device)?;
+        major.put(device_attribute(75, device))?;
+        minor.put(device_attribute(76, device))
     }
     cuDevicePrimaryCtxGetState(device: c_int, flags: Out<c_uint>, active: Out<c_int>) {
-        if device != 0 { return Err(INVALID_DEVICE) }
+        devices::check(device)?;
         flags.put(0)?;
         active.put(1)
     }
     cuDevicePrimaryCtxReset_v2(device: c_int) {
-        if device != 0 { return Err(INVALID_DEVICE) }
-        state().reset();
+        let device = devices::check(device)?;
+        state().reset(device);
         Ok(())
     }
     cuCtxGetApiVersion(ctx: Handle, out: Out<c_uint>) {
         let _ = ctx;
         out.put(VERSION as c_uint)
     }
+    cuDeviceGetCount(out: Out<c_int>) { out.put(devices::count() as c_int) }
+    cuDeviceGetUuid(out: Out<[u8; 16]>, device: c_int) { out.put(uuid(devices::check(device)?)) }
+    cuDeviceGetUuid_v2(out: Out<[u8; 16]>, device: c_int) { out.put(uuid(devices::check(device)?)) }
+    cuDevicePrimaryCtxRetain(out: Out<Handle>, device: c_int) { out.put(context_of(devices::check(device)?)) }
+    cuCtxCreate_v2(out: Out<Handle>, flags: c_uint, device: c_int) {
+        let _ = flags;
+        create_context(out, device)
+    }
+    cuCtxDestroy(ctx: Handle) { destroy_context(ctx) }
+    cuCtxDestroy_v2(ctx: Handle) { destroy_context(ctx) }
+    cuCtxGetDevice(out: Out<c_int>) { out.put(devices::current() as c_int) }
+    cuCtxSetCurrent(ctx: Handle) {
+        // Null ends the use of a context; there is always one here.
+        devices::of_context(ctx)?.into_iter().for_each(devices::set_current);
+        Ok(())
+    }
+    cuCtxPushCurrent(ctx: Handle) { push_context(ctx) }
+    cuCtxPushCurrent_v2(ctx: Handle) { push_context(ctx) }
     // Where it goes may be null.
     cuCtxPopCurrent(out: Out<Handle>) {
-        out.put_if_wanted(context());
+        out.put_if_wanted(context_of(devices::pop()));
         Ok(())
     }
     cuCtxPopCurrent_v2(out: Out<Handle>) {
-        out.put_if_wanted(context());
+        out.put_if_wanted(context_of(devices::pop()));
         Ok(())
     }
     cuCtxSynchronize() { state().wait_for_all() }
     cuStreamGetCtx_v2(stream: Handle, out: Out<Handle>, green: Out<Handle>) {
-        state().known_stream(stream)?;
+        let device = state().device_of(stream)?;
         green.put_if_wanted(std::ptr::null_mut());
-        out.put(context())
+        out.put(context_of(device))
     }
     cuCtxSynchronize_v2(ctx: Handle) {
         let _ = ctx;
         state().wait_for_all()
     }
     cuCtxGetDevice_v2(out: Out<c_int>, ctx: Handle) {
-        let _ = ctx;
-        out.put(0)
+        // numba calls this form with the arguments of the other, so that anything may be there.
+        let device = devices::of_context(ctx).ok().flatten().unwrap_or(devices::current());
+        out.put(device as c_int)
     }
     cuCtxCreate_v3(out: Out<Handle>, affinities: Handle, count: c_int, flags: c_uint, device: c_int) {
         let _ = flags;
         // Parts of a GPU are not told apart.
         if !affinities.is_null() || count != 0 { return Err(NOT_SUPPORTED) }
-        if device != 0 { return Err(INVALID_DEVICE) }
-        out.put(context())
+        create_context(out, device)
     }
     cuCtxCreate_v4(out: Out<Handle>, params: In<CreateParams>, flags: c_uint, device: c_int) {
         let _ = flags;
         // Neither parts of a GPU nor graphics.
         if params.get_if_given()?.is_some_and(|params| !params.is_plain()) { return Err(NOT_SUPPORTED) }
-        if device != 0 { return Err(INVALID_DEVICE) }
-        out.put(context())
+        create_context(out, device)
     }
     cuCtxGetLimit(out: Out<usize>, limit: c_uint) { out.put(state().limit(limit)?) }
     cuCtxSetLimit(limit: c_uint, value: usize) { state().set_limit(limit, value) }
     cuCtxGetId(ctx: Handle, out: Out<u64>) {
-        let _ = ctx;
-        out.put(1)
+        out.put(devices::of_context(ctx)?.unwrap_or(devices::current()) as u64 + 1)
     }
     cuCtxGetStreamPriorityRange(least: Out<c_int>, most: Out<c_int>) {
         least.put_if_wanted(0);
@@ -208,8 +210,8 @@ calls! {
         Ok(())
     }
     cuDevicePrimaryCtxReset(device: c_int) {
-        if device != 0 { return Err(INVALID_DEVICE) }
-        state().reset();
+        let device = devices::check(device)?;
+        state().reset(device);
         Ok(())
     }
     cuGetExportTable(table: Out<Handle>, id: Handle) {
@@ -359,7 +361,7 @@ calls! {
     }
     cuMemHostUnregister(host: u64) { Ok(state().device.free(host)?) }
     cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) {
-        let used: u64 = state().allocated.values().sum();
+        let used = state().used();
         free.put(TOTAL_MEMORY.saturating_sub(used as usize))?;
         total.put(TOTAL_MEMORY)
     }
@@ -388,7 +390,8 @@ calls! {
     cuStreamQuery(stream: Handle) { state().wait_for_stream(stream) }
     cuStreamGetCtx(stream: Handle, out: Out<Handle>) {
         state().stream(stream)?;
-        out.put(context())
+        let device = state().device_of(stream)?;
+        out.put(context_of(device))
     }
     cuStreamWaitEvent(stream: Handle, event: Handle, flags: c_uint) {
         let _ = flags;
@@ -427,22 +430,18 @@ calls! {
 }
 
 unchecked! {
-    cuDeviceGetPCIBusId(out: Out<c_char>, length: c_int, device: c_int) {
-        if device != 0 { return Err(INVALID_DEVICE) }
-        out.put_text(c"0000:00:00.0", usize::try_from(length).unwrap_or(0))
-    }
     cuDeviceGetName(out: Out<c_char>, length: c_int, device: c_int) {
-        if device != 0 { return Err(INVALID_DEVICE) }
+        devices::check(device)?;
         out.put_text(NAME, usize::try_from(length).unwrap_or(0))
     }
     cuPointerGetAttribute(out: Out<c_void>, attribute: c_int, address: u64) {
         let state = state();
         let (start, end) = state.device.allocation(address).ok_or(INVALID_VALUE)?;
         match attribute {
-            1 => out.of().put(context()),
+            1 => out.of().put(context_of(state.owner(start))),
             2 => out.of().put(if state.pinned.contains_key(&start) { 1u32 } else { 2 }),
             3 | 4 => out.of().put(address),
-            9 => out.of().put(0u32),
+            9 => out.of().put(state.owner(start) as u32),
             11 => out.of().put(start),
             12 => out.of().put(end - start),
             _ => Err(NOT_SUPPORTED),
@@ -508,6 +507,32 @@ unchecked! {
         let Config { grid, block, shared_bytes, stream, .. } = config;
         launch(function, Request { grid, block, shared_bytes, cooperative }, stream, params, extra)
     }
+}
+
+/// A device's own number, which no other has.
+pub(crate) fn uuid(device: usize) -> [u8; 16] {
+    let mut uuid = *b"nvabi emulator\0\0";
+    uuid[15] = device as u8;
+    uuid
+}
+
+/// A context of a device, which all share, becomes the current one.
+fn create_context(out: Out<Handle>, device: c_int) -> Result {
+    devices::push(devices::check(device)?);
+    out.put(context())
+}
+
+fn push_context(ctx: Handle) -> Result {
+    devices::push(devices::of_context(ctx)?.unwrap_or(devices::current()));
+    Ok(())
+}
+
+/// Of the current one, what was used before is used again.
+fn destroy_context(ctx: Handle) -> Result {
+    if devices::of_context(ctx)? == Some(devices::current()) {
+        devices::pop();
+    }
+    Ok(())
 }
 
 fn read_file(path: &CStr) -> Result<Vec<u8>> {
@@ -631,7 +656,7 @@ fn camel(prefix: &str, name: &CStr) -> String {
 
 /// What `cuDeviceGetAttribute` and `cudaDeviceGetAttribute` tell: a GPU of compute capability 8.0, or
 /// 9.0 for what it may hold, with one multiprocessor.
-pub(crate) fn device_attribute(attribute: c_int) -> c_int {
+pub(crate) fn device_attribute(attribute: c_int, device: c_int) -> c_int {
     // A program that asks for no more than this has called the emulator, too: its report is begun.
     drop(state());
     match attribute {
@@ -647,7 +672,8 @@ pub(crate) fn device_attribute(attribute: c_int) -> c_int {
         13 | 36 => 1_000_000,             // clocks, in kHz
         16 => 1,                          // multiprocessors
         15 | 19 | 31 | 41 | 83 | 89 => 1, // overlap, mapped host, concurrent, unified, managed
-        37 => 256,                        // bus
+        33 => device,                     // its bus, as in `devices`
+        37 => 256,                        // bits of memory's bus
         38 => 1 << 20,                    // L2
         39 => 2048,                       // threads of a multiprocessor
         40 => 1,                          // copy engines
@@ -918,7 +944,14 @@ pub(crate) fn alloc_on(stream: Handle, pool: Option<usize>, out: Out<u64>, size:
     let mut state = state();
     // The address is known at once, so that the memory is, too.
     state.captures(stream, || Work::Alloc)?;
-    let address = state.alloc(size as u64)?;
+    let of_stream = state.device_of(stream)?;
+    let pool = pool.unwrap_or_else(|| state.pools.current(of_stream));
+    let (device, open_to) = state.pools.reach(pool)?;
+    state.select(device);
+    let address = state.alloc(size as u64);
+    state.select(devices::current());
+    let address = address?;
+    state.device.open_to(address, open_to);
     state.pools.count(pool, address, size as u64);
     out.put(address)
 }
@@ -959,6 +992,7 @@ pub(crate) fn record_on(stream: Handle, event: Handle) -> Result {
     let mut state = state();
     state.known_stream(stream)?;
     state.event(event)?;
+    state.takes_event(stream, event)?;
     if state.graphs.record(event, stream) {
         return Ok(());
     }
@@ -1025,7 +1059,8 @@ unsafe fn launch(
     extra: *mut Handle,
 ) -> Result {
     let mut state = state();
-    state.known_stream(stream)?;
+    state.check()?;
+    state.takes_kernels(stream)?;
     // SAFETY: `params` and `extra` hold this function's contract, and the sizes are those of that kernel's
     // parameters.
     let args = unsafe { arguments(&state.params(function)?, params, extra)? };

@@ -18,6 +18,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use nvabi_emu::SharedRange;
 
 use crate::abi::{Out, status_of};
+use crate::devices;
 use crate::driver::calls;
 use crate::runtime::{answer, both, remembered};
 use crate::state::{
@@ -55,7 +56,8 @@ struct Memory {
     offset: u64,
     size: u64,
     descriptor: RawFd,
-    _pad: u32,
+    /// The device that has it.
+    device: u32,
 }
 
 const _: () = assert!(size_of::<Name>() == 64);
@@ -108,11 +110,14 @@ impl Ipc {
         }
     }
 
-    /// Everything is gone; what was opened of others is told by its addresses.
-    pub(crate) fn end_all(&mut self) -> Vec<u64> {
-        let given: Vec<Thing> = self.given.keys().copied().collect();
-        given.into_iter().for_each(|thing| self.end(thing));
-        self.opened.drain().map(|(address, _)| address).collect()
+    /// Where memory of other processes is, by its first byte here.
+    pub(crate) fn opened(&self) -> impl Iterator<Item = &u64> {
+        self.opened.keys()
+    }
+
+    /// It is not used any more.
+    pub(crate) fn close(&mut self, address: u64) {
+        self.opened.remove(&address);
     }
 
     pub(crate) fn has_given_event(&self, event: usize) -> bool {
@@ -203,7 +208,8 @@ impl State {
             );
         };
         let SharedRange { descriptor, inode, offset, size } = range;
-        let memory = Memory { descriptor, inode, offset, size, _pad: 0 };
+        let device = self.owner(start) as u32;
+        let memory = Memory { descriptor, inode, offset, size, device };
         let name = self.ipc.give(Thing::Memory(start), MEMORY, memory);
         name.map_err(|error| refused(FUNCTION, &error))
     }
@@ -221,11 +227,18 @@ impl State {
             *count += 1;
             return Ok(*address);
         }
-        let Memory { descriptor, inode, offset, size, .. } = name.memory;
+        let Memory { descriptor, inode, offset, size, device } = name.memory;
+        let current = devices::current();
+        // One that this process does not see is as good as the current one.
+        let owner =
+            Some(device as usize).filter(|owner| *owner < devices::count()).unwrap_or(current);
+        self.peers.let_reach(current, owner);
+        self.select(owner);
         let mapped =
             open(name.pid, descriptor, inode).map_err(|error| error.to_string()).and_then(|file| {
                 self.device.map(&file, offset, size).map_err(|error| error.to_string())
             });
+        self.select(current);
         let address = mapped.map_err(|error| {
             print_message(&format!("{FUNCTION}: {error}"));
             MAP_FAILED

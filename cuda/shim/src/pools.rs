@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use std::ffi::{c_int, c_uint, c_void};
 
 use crate::abi::{In, Out, status_of};
-use crate::driver::{alloc_on, calls};
+use crate::devices;
+use crate::driver::{alloc_on, calls, unchecked};
 use crate::runtime::{answer, both, remembered, remembered_unchecked};
 use crate::state::{
     Code, INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE, POOL, Result, handle, number, state,
@@ -21,21 +22,31 @@ struct Pool {
     settings: [u64; 5],
     used: u64,
     most: u64,
+    device: usize,
+    /// A bit for each other device that may access it.
+    open_to: u64,
 }
 
-/// Every pool; the first is the device's own.
+impl Pool {
+    fn of(device: usize) -> Self {
+        Self { settings: [0, 1, 1, 1, 0], device, ..Self::default() }
+    }
+}
+
+/// Every pool; the first are the devices' own.
 pub(crate) struct Pools {
     pools: Vec<Option<Pool>>,
-    /// The one that `cudaMallocAsync` takes from.
-    current: usize,
+    /// Of each device, the one that `cudaMallocAsync` takes from.
+    current: Vec<usize>,
     /// Pool and size of what is allocated.
     allocated: HashMap<u64, (usize, u64)>,
 }
 
 impl Default for Pools {
     fn default() -> Self {
-        let own = Pool { settings: [0, 1, 1, 1, 0], ..Pool::default() };
-        Self { pools: vec![Some(own)], current: 0, allocated: HashMap::new() }
+        let devices = 0..devices::count();
+        let pools = devices.clone().map(|device| Some(Pool::of(device))).collect();
+        Self { pools, current: devices.collect(), allocated: HashMap::new() }
     }
 }
 
@@ -45,14 +56,41 @@ impl Pools {
         self.pools.get_mut(at).and_then(Option::as_mut).ok_or(INVALID_HANDLE)
     }
 
-    /// Counts an allocation; of the current pool, where none is named.
-    pub(crate) fn count(&mut self, pool: Option<usize>, address: u64, size: u64) {
-        let at = pool.unwrap_or(self.current);
+    /// The pool that a device allocates from, where none is named.
+    pub(crate) fn current(&self, device: usize) -> usize {
+        self.current[device]
+    }
+
+    /// The device of a pool, and a bit for each other one that may access it.
+    pub(crate) fn reach(&self, pool: usize) -> Result<(usize, u64)> {
+        let pool = self.pools.get(pool).and_then(Option::as_ref).ok_or(INVALID_HANDLE)?;
+        Ok((pool.device, pool.open_to))
+    }
+
+    /// A device has its own pool alone, with nothing in it.
+    pub(crate) fn reset(&mut self, device: usize) {
+        for (at, slot) in self.pools.iter_mut().enumerate() {
+            if at == device {
+                *slot = Some(Pool::of(device));
+            } else {
+                slot.take_if(|pool| pool.device == device);
+            }
+        }
+        self.current[device] = device;
+    }
+
+    /// Counts an allocation of a pool.
+    pub(crate) fn count(&mut self, at: usize, address: u64, size: u64) {
         if let Some(Some(pool)) = self.pools.get_mut(at) {
             pool.used += size;
             pool.most = pool.most.max(pool.used);
             self.allocated.insert(address, (at, size));
         }
+    }
+
+    /// What was allocated of a pool.
+    fn inside(&self, pool: usize) -> impl Iterator<Item = u64> {
+        self.allocated.iter().filter(move |(_, (of, _))| *of == pool).map(|(address, _)| *address)
     }
 
     /// Whether a pool gave an allocation.
@@ -125,11 +163,47 @@ fn set_attribute(pool: Handle, attribute: c_int, value: *const c_void) -> Result
     Ok(())
 }
 
-fn current(out: Out<Handle>, device: c_int, own: bool) -> Result {
-    if device != 0 {
-        return Err(INVALID_DEVICE);
+/// `cudaMemAccessDesc`: what a device may do, nothing, read, or read and write.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Access {
+    location: Location,
+    may: c_int,
+}
+
+/// Lets devices access what is in a pool, now and later. None is told reading alone.
+///
+/// # Safety
+///
+/// As CUDA documents `cudaMemPoolSetAccess`: `list` has `count` entries.
+unsafe fn set_access(pool: Handle, list: *const Access, count: usize) -> Result {
+    let mut state = state();
+    let number = number(POOL, pool)?;
+    let Pool { device, mut open_to, .. } = *state.pools.pool(pool)?;
+    for at in 0..count {
+        // SAFETY: this function's contract.
+        let Access { location, may } = unsafe { crate::abi::get(list.wrapping_add(at))? };
+        if location.kind != 1 {
+            return Err(INVALID_VALUE);
+        }
+        let of = devices::check(location.id)?;
+        match may {
+            // Its own stays.
+            0 if of == device => return Err(INVALID_VALUE),
+            0 => open_to &= !(1 << of),
+            1 | 3 => open_to |= 1 << of,
+            _ => return Err(INVALID_VALUE),
+        }
     }
-    let at = if own { 0 } else { state().pools.current };
+    state.pools.pool(pool)?.open_to = open_to;
+    let inside: Vec<u64> = state.pools.inside(number).collect();
+    inside.into_iter().for_each(|address| state.device.open_to(address, open_to));
+    Ok(())
+}
+
+fn current(out: Out<Handle>, device: c_int, own: bool) -> Result {
+    let device = devices::check(device)?;
+    let at = if own { device } else { state().pools.current(device) };
     out.put(handle(POOL, at))
 }
 
@@ -139,30 +213,30 @@ both! {
     }
     cuDeviceGetMemPool cudaDeviceGetMemPool(out: Out<Handle>, device: c_int) { current(out, device, false) }
     cuDeviceSetMemPool cudaDeviceSetMemPool(device: c_int, pool: Handle) {
-        if device != 0 { return Err(INVALID_DEVICE) }
+        let device = devices::check(device)?;
         let mut state = state();
-        state.pools.pool(pool)?;
-        state.pools.current = number(POOL, pool)?;
+        if state.pools.pool(pool)?.device != device { return Err(INVALID_DEVICE) }
+        state.pools.current[device] = number(POOL, pool)?;
         Ok(())
     }
     cuMemPoolCreate cudaMemPoolCreate(out: Out<Handle>, properties: In<Properties>) {
         let properties = properties.get()?;
-        // Pinned memory of device 0, with no handle for other processes.
+        // Pinned memory of a device, with no handle for other processes.
         if (properties.kind, properties.location.kind) != (1, 1) { return Err(INVALID_VALUE) }
-        if properties.location.id != 0 { return Err(INVALID_DEVICE) }
+        let device = devices::check(properties.location.id)?;
         if properties.handles != 0 { return Err(crate::state::NOT_SUPPORTED) }
         let mut state = state();
-        state.pools.pools.push(Some(Pool { settings: [0, 1, 1, 1, 0], ..Pool::default() }));
+        state.pools.pools.push(Some(Pool::of(device)));
         out.put(handle(POOL, state.pools.pools.len() - 1))
     }
     cuMemPoolDestroy cudaMemPoolDestroy(pool: Handle) {
         let mut state = state();
-        state.pools.pool(pool)?;
+        let device = state.pools.pool(pool)?.device;
         let at = number(POOL, pool)?;
-        // The device's own stays.
-        if at == 0 { return Err(INVALID_VALUE) }
+        // The devices' own stay.
+        if at < devices::count() { return Err(INVALID_VALUE) }
         state.pools.pools[at] = None;
-        if state.pools.current == at { state.pools.current = 0 }
+        if state.pools.current[device] == at { state.pools.current[device] = device }
         Ok(())
     }
     cuMemPoolGetAttribute cudaMemPoolGetAttribute(pool: Handle, number: c_int, out: Out<c_void>) {
@@ -175,15 +249,14 @@ both! {
         let _ = keep;
         state().pools.pool(pool).map(|_| ())
     }
-    cuMemPoolSetAccess cudaMemPoolSetAccess(pool: Handle, list: *const c_void, count: usize) {
-        let _ = (list, count);
-        state().pools.pool(pool).map(|_| ())
-    }
     cuMemPoolGetAccess cudaMemPoolGetAccess(out: Out<c_int>, pool: Handle, location: In<Location>) {
-        state().pools.pool(pool)?;
+        let mut state = state();
+        let Pool { device, open_to, .. } = *state.pools.pool(pool)?;
         let Location { kind, id } = location.get()?;
-        // 3 is reading and writing, which the one device may.
-        out.put(if (kind, id) == (1, 0) { 3 } else { 0 })
+        if kind != 1 { return Err(INVALID_VALUE) }
+        // 3 is reading and writing.
+        let may = open_to >> devices::check(id)? & 1 != 0 || id as usize == device;
+        out.put(if may { 3 } else { 0 })
     }
     cuMemAllocFromPoolAsync cudaMallocFromPoolAsync(out: Out<u64>, size: usize, pool: Handle, stream: Handle) {
         state().pools.pool(pool)?;
@@ -191,25 +264,10 @@ both! {
     }
 }
 
-remembered_unchecked! {
-    cudaMemcpyPeer(to: u64, to_device: c_int, from: u64, from_device: c_int, size: usize) {
-        if (to_device, from_device) != (0, 0) { return Err(INVALID_DEVICE) }
-        crate::driver::transfer(to, true, from, true, size)
-    }
-    cudaMemcpyPeerAsync(to: u64, to_device: c_int, from: u64, from_device: c_int, size: usize, stream: Handle) {
-        if (to_device, from_device) != (0, 0) { return Err(INVALID_DEVICE) }
-        crate::driver::transfer_on(stream, (to, true), (from, true), size)
-    }
+unchecked! {
+    cuMemPoolSetAccess(pool: Handle, list: *const Access, count: usize) { set_access(pool, list, count) }
 }
 
-remembered! {
-    // There is no other device to reach.
-    cudaDeviceEnablePeerAccess(peer: c_int, flags: c_uint) {
-        let _ = (peer, flags);
-        Err(INVALID_DEVICE)
-    }
-    cudaDeviceDisablePeerAccess(peer: c_int) {
-        let _ = peer;
-        Err(INVALID_DEVICE)
-    }
+remembered_unchecked! {
+    cudaMemPoolSetAccess(pool: Handle, list: *const Access, count: usize) { set_access(pool, list, count) }
 }

@@ -8,6 +8,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::abi::{Image, In, Out, Text, find, status_of};
 use crate::arrays::ChannelFormat;
+use crate::devices;
 use crate::driver::{
     self, Config, HostFunction, NAME, TOTAL_MEMORY, VERSION, alloc, alloc_host, alloc_managed,
     alloc_on, answers, call_host_on, calls, device_attribute, free_on, nothing, record_on,
@@ -16,8 +17,8 @@ use crate::driver::{
 use crate::graphs::line;
 use crate::pools::Location;
 use crate::state::{
-    Code, INVALID_DEVICE, INVALID_DEVICE_FUNCTION, INVALID_SYMBOL, INVALID_VALUE, Result, SUCCESS,
-    describe, on_stream, state,
+    Code, INVALID_DEVICE_FUNCTION, INVALID_SYMBOL, INVALID_VALUE, Result, SUCCESS, describe,
+    on_stream, state,
 };
 
 type Handle = *mut c_void;
@@ -38,7 +39,8 @@ struct Binary {
     /// None once the program has unregistered it: then it may be gone. Until then it stays, and what is
     /// borrowed from it is borrowed from here, so that it is not in use when it goes.
     image: Option<Image<'static>>,
-    module: Option<usize>,
+    /// Of each device.
+    modules: [Option<usize>; devices::MOST],
 }
 
 /// What the program's start-up code registered.
@@ -59,12 +61,13 @@ fn registry() -> MutexGuard<'static, Registry> {
 impl Registry {
     fn module(&mut self, binary: usize) -> Result<Handle> {
         let binary = self.binaries.get_mut(binary).ok_or(INVALID_VALUE)?;
-        if let Some(module) = binary.module {
+        let device = devices::current();
+        if let Some(module) = binary.modules[device] {
             return Ok(std::ptr::without_provenance_mut(module));
         }
         let image = binary.image.as_ref().ok_or(INVALID_DEVICE_FUNCTION)?;
         let module = state().load(&image.units()?)?;
-        binary.module = Some(module.addr());
+        binary.modules[device] = Some(module.addr());
         Ok(module)
     }
 
@@ -171,11 +174,10 @@ nothing! { prefix "nvabi_";
 }
 
 answers! { prefix "nvabi_";
-    cudaGetDevice(out: c_int) = 0;
+    cudaGetDevice(out: c_int) = devices::current() as c_int;
     cudaRuntimeGetVersion(out: c_int) = VERSION_12;
     cudaRuntimeGetVersion_13(out: c_int) = VERSION;
     cudaDriverGetVersion(out: c_int) = VERSION;
-    cudaDeviceCanAccessPeer(out: c_int, device: c_int, peer: c_int) = 0;
 }
 
 calls! { prefix "nvabi_";
@@ -198,25 +200,26 @@ remembered! {
     cudaGetDeviceCount(out: Out<c_int>) {
         // A program that asks for no more than this has called the emulator, too: its report is begun.
         drop(state());
-        out.put(1)
+        out.put(devices::count() as c_int)
     }
-    cudaSetDevice(device: c_int) { if device == 0 { Ok(()) } else { Err(INVALID_DEVICE) } }
+    cudaSetDevice(device: c_int) {
+        devices::set_current(devices::check(device)?);
+        Ok(())
+    }
     cudaDeviceGetStreamPriorityRange(least: Out<c_int>, most: Out<c_int>) {
         least.put_if_wanted(0);
         most.put_if_wanted(0);
         Ok(())
     }
     cudaDeviceGetAttribute(out: Out<c_int>, attribute: c_int, device: c_int) {
-        if device != 0 { return Err(INVALID_DEVICE) }
-        out.put(device_attribute(attribute))
+        devices::check(device)?;
+        out.put(device_attribute(attribute, device))
     }
     cudaGetDeviceProperties_v2(out: Out<[u8; 1032]>, device: c_int) {
-        if device != 0 { return Err(INVALID_DEVICE) }
-        out.put(properties(|(of_12, _)| Some(of_12)))
+        out.put(properties(devices::check(device)?, |(of_12, _)| Some(of_12)))
     }
     cudaGetDeviceProperties_13(out: Out<[u8; 1008]>, device: c_int) {
-        if device != 0 { return Err(INVALID_DEVICE) }
-        out.put(properties(|(_, of_13)| of_13))
+        out.put(properties(devices::check(device)?, |(_, of_13)| of_13))
     }
     cudaDeviceGetLimit(out: Out<usize>, limit: c_uint) { out.put(state().limit(limit)?) }
     cudaDeviceSetLimit(limit: c_uint, value: usize) { state().set_limit(limit, value) }
@@ -233,7 +236,7 @@ remembered! {
         let _ = state().pinned.get(&host).ok_or(INVALID_VALUE)?;
         out.put(0)
     }
-    cudaThreadExit() { driver_call!(c"cuDevicePrimaryCtxReset_v2", (c_int), 0) }
+    cudaThreadExit() { reset() }
     cudaStreamGetFlags(stream: Handle, out: Out<c_uint>) {
         state().stream(stream)?;
         out.put(0)
@@ -251,10 +254,7 @@ remembered! {
     }
     cudaDeviceSynchronize() { driver_call!(c"cuCtxSynchronize", (), ) }
     cudaThreadSynchronize() { driver_call!(c"cuCtxSynchronize", (), ) }
-    cudaDeviceReset() {
-        registry().binaries.iter_mut().for_each(|binary| binary.module = None);
-        driver_call!(c"cuDevicePrimaryCtxReset_v2", (c_int), 0)
-    }
+    cudaDeviceReset() { reset() }
 
     cudaMalloc(out: Out<u64>, size: usize) {
         // Nothing is a valid size here, not for the driver.
@@ -285,7 +285,7 @@ remembered! {
         out.put(host)
     }
     cudaMemGetInfo(free: Out<usize>, total: Out<usize>) {
-        let used: u64 = state().allocated.values().sum();
+        let used = state().used();
         free.put(TOTAL_MEMORY.saturating_sub(used as usize))?;
         total.put(TOTAL_MEMORY)
     }
@@ -298,7 +298,8 @@ remembered! {
             Some(_) => 2,
         };
         let device = if kind == 0 { 0 } else { address };
-        out.put(Pointer { kind, ordinal: 0, device, host: if kind == 2 { 0 } else { address } })
+        let ordinal = found.map_or(0, |(start, _)| state.owner(start)) as c_int;
+        out.put(Pointer { kind, ordinal, device, host: if kind == 2 { 0 } else { address } })
     }
     cudaMemset(to: u64, value: c_int, size: usize) { set(to, &[value as u8], size) }
     cudaMemsetAsync(to: u64, value: c_int, size: usize, stream: Handle) {
@@ -517,7 +518,7 @@ unsafe extern "C" fn __cudaRegisterFatBinary(wrapper: Image<'static>) -> *mut Ha
     // `'static` is until `__cudaUnregisterFatBinary`: the start-up code that clang and nvcc emit registers
     // constants of the program or library, and unregisters them before that is unloaded.
     let mut registry = registry();
-    registry.binaries.push(Binary { image: Some(wrapper), module: None });
+    registry.binaries.push(Binary { image: Some(wrapper), modules: [None; devices::MOST] });
     std::ptr::without_provenance_mut(registry.binaries.len() * 16)
 }
 
@@ -598,6 +599,13 @@ unsafe extern "C" fn __cudaPopCallConfiguration(
     shared_bytes.put_if_wanted(top.2);
     stream.put_if_wanted(top.3);
     SUCCESS
+}
+
+/// Ends what the current device has.
+fn reset() -> Result {
+    let device = devices::current();
+    registry().binaries.iter_mut().for_each(|binary| binary.modules[device] = None);
+    driver_call!(c"cuDevicePrimaryCtxReset_v2", (c_int), device as c_int)
 }
 
 fn result(code: Code) -> Result {
@@ -799,7 +807,7 @@ const SIZES: [(usize, (usize, Option<usize>)); 6] = [
 ];
 
 /// What is an attribute of the device: its number, and where it stands. CUDA 13 took some away.
-const ATTRIBUTES: [(c_int, (usize, Option<usize>)); 27] = [
+const ATTRIBUTES: [(c_int, (usize, Option<usize>)); 28] = [
     (12, (304, Some(304))),
     (10, (308, Some(308))),
     (1, (320, Some(320))),
@@ -817,6 +825,7 @@ const ATTRIBUTES: [(c_int, (usize, Option<usize>)); 27] = [
     (31, (576, Some(560))),
     (40, (600, Some(584))),
     (41, (604, Some(588))),
+    (33, (584, Some(568))),
     (36, (608, None)),
     (37, (612, Some(592))),
     (38, (616, Some(596))),
@@ -831,17 +840,18 @@ const ATTRIBUTES: [(c_int, (usize, Option<usize>)); 27] = [
 
 /// `cudaDeviceProp`, with the fields at the places that `place` takes.
 fn properties<const SIZE: usize>(
+    device: usize,
     place: impl Fn((usize, Option<usize>)) -> Option<usize>,
 ) -> [u8; SIZE] {
     let mut out = [0; SIZE];
     let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, NAME.to_bytes());
-    put(256, b"nvabi emulator");
+    put(256, &driver::uuid(device));
     for (size, places) in SIZES {
         place(places).into_iter().for_each(|at| put(at, &size.to_ne_bytes()));
     }
     for (attribute, places) in ATTRIBUTES {
-        let value = device_attribute(attribute).to_ne_bytes();
+        let value = device_attribute(attribute, device as c_int).to_ne_bytes();
         place(places).into_iter().for_each(|at| put(at, &value));
     }
     out

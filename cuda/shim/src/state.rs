@@ -13,6 +13,7 @@ use nvabi_emu::{
 };
 
 use crate::clocks::{self, Clocks};
+use crate::devices::{self, Peers};
 use crate::fatbin;
 use crate::graphs::{Graphs, Work};
 use crate::ipc::{Ipc, Thing};
@@ -44,6 +45,8 @@ pub(crate) const NOT_FOUND: Code = Code(500);
 const ILLEGAL_ADDRESS: Code = Code(700);
 const TIMEOUT: Code = Code(702);
 const ASSERT: Code = Code(710);
+pub(crate) const ALREADY_ENABLED: Code = Code(704);
+pub(crate) const NOT_ENABLED: Code = Code(705);
 pub(crate) const ALREADY_REGISTERED: Code = Code(712);
 const MISALIGNED: Code = Code(716);
 const LAUNCH_FAILED: Code = Code(719);
@@ -75,6 +78,8 @@ pub(crate) fn describe(code: u32) -> Option<(&'static std::ffi::CStr, &'static s
         ALREADY_REGISTERED => {
             (c"HOST_MEMORY_ALREADY_REGISTERED", c"memory of the host is registered already")
         }
+        ALREADY_ENABLED => (c"PEER_ACCESS_ALREADY_ENABLED", c"the peer is accessed already"),
+        NOT_ENABLED => (c"PEER_ACCESS_NOT_ENABLED", c"the peer is not accessed"),
         MISALIGNED => (c"MISALIGNED_ADDRESS", c"misaligned address"),
         LAUNCH_FAILED => (c"LAUNCH_FAILED", c"a launch failed"),
         NOT_SUPPORTED => (c"NOT_SUPPORTED", c"the emulator does not support this"),
@@ -144,9 +149,13 @@ pub(crate) fn on_stream<T>(stream: *mut c_void, work: impl FnOnce() -> Result<T>
     clocks::on(stream_number(stream)?, work)
 }
 
-/// The one context.
+/// The context that this thread uses: each device has one.
 pub(crate) fn context() -> *mut c_void {
-    handle(CONTEXT, 0)
+    context_of(devices::current())
+}
+
+pub(crate) fn context_of(device: usize) -> *mut c_void {
+    handle(CONTEXT, device)
 }
 
 /// A launch, as the driver's function takes it.
@@ -185,6 +194,7 @@ struct Event {
     flags: u32,
     /// Whether it is another process's.
     is_of_other: bool,
+    device: usize,
 }
 
 /// A mipmap, and the numbers of the arrays that are its levels.
@@ -197,9 +207,13 @@ struct Mipmap {
 /// Everything.
 pub(crate) struct State {
     pub(crate) device: Device,
+    pub(crate) peers: Peers,
     modules: Vec<Option<Module>>,
+    /// Of each of them, the device.
+    module_devices: Vec<usize>,
     functions: Vec<(usize, std::ffi::CString)>,
-    streams: Vec<bool>,
+    /// The device of each.
+    streams: Vec<Option<usize>>,
     events: Vec<Option<Event>>,
     linkers: Vec<Option<Linker>>,
     arrays: Vec<Option<Array>>,
@@ -236,10 +250,11 @@ static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| Mutex::new(State::new())
 pub(crate) struct Held(MutexGuard<'static, State>);
 
 pub(crate) fn state() -> Held {
-    let held = lock();
+    let mut held = lock();
     if !held.managed.is_empty() {
         managed::open();
     }
+    held.select(devices::current());
     Held(held)
 }
 
@@ -360,7 +375,9 @@ impl State {
         }
         Self {
             device,
+            peers: Peers::default(),
             modules: Vec::new(),
+            module_devices: Vec::new(),
             functions: Vec::new(),
             streams: Vec::new(),
             events: Vec::new(),
@@ -384,6 +401,23 @@ impl State {
         }
     }
 
+    /// From now on a device allocates and runs kernels.
+    pub(crate) fn select(&mut self, device: usize) {
+        self.device.select(device as u8, self.peers.reached_by(device));
+    }
+
+    /// Which device's memory is around an address.
+    pub(crate) fn owner(&self, address: u64) -> usize {
+        self.device.owner(address).map_or(0, usize::from)
+    }
+
+    /// Bytes that are allocated of the current device.
+    pub(crate) fn used(&self) -> u64 {
+        let current = devices::current();
+        let own = self.allocated.iter().filter(|(address, _)| self.owner(**address) == current);
+        own.map(|(_, size)| size).sum()
+    }
+
     pub(crate) fn limit(&self, limit: u32) -> Result<usize> {
         self.limits.get(limit as usize).copied().ok_or(UNSUPPORTED_LIMIT)
     }
@@ -403,28 +437,50 @@ impl State {
         (self.allocated.len(), self.allocated.values().sum())
     }
 
-    pub(crate) fn reset(&mut self) {
-        for module in self.modules.iter().flatten() {
-            self.device.unload(module);
+    /// Ends the context of a device: all that it has is gone.
+    pub(crate) fn reset(&mut self, device: usize) {
+        for at in 0..self.modules.len() {
+            let module = self.modules[at].take_if(|_| self.module_devices[at] == device);
+            module.iter().for_each(|module| self.device.unload(module));
         }
-        for address in self.allocated.drain().map(|(address, _)| address) {
-            // Allocated here and not freed since.
-            let _ = self.device.free(address);
+        let is_own = |state: &Self, address: u64| state.owner(address) == device;
+        let of_arrays = |state: &Self, array: &Array| is_own(state, array.image.address);
+        let mut arrays = std::mem::take(&mut self.arrays);
+        arrays.iter_mut().for_each(|array| _ = array.take_if(|array| of_arrays(self, array)));
+        self.arrays = arrays;
+        let mut mipmaps = std::mem::take(&mut self.mipmaps);
+        mipmaps
+            .iter_mut()
+            .for_each(|mipmap| _ = mipmap.take_if(|mipmap| of_arrays(self, &mipmap.whole)));
+        self.mipmaps = mipmaps;
+        let allocated = self.allocated.keys().chain(self.ipc.opened()).copied();
+        let own: Vec<u64> = allocated.filter(|address| is_own(self, *address)).collect();
+        own.into_iter().for_each(|address| self.forget(address));
+        self.streams.iter_mut().for_each(|stream| _ = stream.take_if(|of| *of == device));
+        for number in 0..self.events.len() {
+            if self.events[number].take_if(|event| event.device == device).is_some() {
+                self.ipc.end(Thing::Event(number));
+            }
         }
-        for address in self.ipc.end_all() {
-            // Opened here and not closed since.
-            let _ = self.device.free(address);
+        // Graphs do not say which device they are of.
+        if devices::count() == 1 {
+            self.graphs = Graphs::default();
         }
-        self.modules.iter_mut().for_each(|module| *module = None);
-        self.streams.clear();
-        self.events.clear();
-        self.arrays.clear();
-        self.mipmaps.clear();
-        self.graphs = Graphs::default();
-        self.pools = Pools::default();
+        self.pools.reset(device);
+        self.peers.forget(device);
         self.clocks.wait_for_all();
-        self.managed.clear();
         self.sticky = None;
+    }
+
+    /// Memory is gone, whoever had it.
+    fn forget(&mut self, address: u64) {
+        self.allocated.remove(&address);
+        self.pools.forget(address);
+        self.ipc.end(Thing::Memory(address));
+        self.ipc.close(address);
+        self.unwatch(address);
+        // Allocated or opened here, and not freed or closed since.
+        let _ = self.device.free(address);
     }
 
     /// Loads a module, or links several to one: PTX text, containers, cubins, or what a linker made.
@@ -449,8 +505,13 @@ impl State {
             only.name.clear();
         }
         let module = self.link(&units)?;
+        Ok(self.add_module(module))
+    }
+
+    fn add_module(&mut self, module: Module) -> *mut c_void {
         self.modules.push(Some(module));
-        Ok(handle(MODULE, self.modules.len() - 1))
+        self.module_devices.push(devices::current());
+        handle(MODULE, self.modules.len() - 1)
     }
 
     fn load_cubin(&mut self, cubin: &[u8]) -> Result<*mut c_void> {
@@ -458,8 +519,7 @@ impl State {
             print_message(&format!("the cubin cannot be loaded: {error}"));
             NO_BINARY
         })?;
-        self.modules.push(Some(module));
-        Ok(handle(MODULE, self.modules.len() - 1))
+        Ok(self.add_module(module))
     }
 
     fn link(&mut self, units: &[Unit]) -> Result<Module> {
@@ -747,7 +807,7 @@ impl State {
     }
 
     pub(crate) fn stream_create(&mut self, flags: u32) -> *mut c_void {
-        self.streams.push(true);
+        self.streams.push(Some(devices::current()));
         let stream = handle(STREAM, self.streams.len() - 1);
         if let (true, Ok(number)) = (flags & STREAM_NON_BLOCKING != 0, stream_number(stream)) {
             self.clocks.set_apart(number);
@@ -774,21 +834,31 @@ impl State {
     /// A stream, which may be one of the default ones.
     pub(crate) fn known_stream(&self, stream: *mut c_void) -> Result {
         self.check()?;
+        self.device_of(stream).map(|_| ())
+    }
+
+    /// The device that a stream is of; the default ones are of each.
+    pub(crate) fn device_of(&self, stream: *mut c_void) -> Result<usize> {
         if stream.addr() <= 2 {
-            return Ok(());
+            return Ok(devices::current());
         }
-        let known = self.streams.get(number(STREAM, stream)?) == Some(&true);
-        if known { Ok(()) } else { Err(INVALID_HANDLE) }
+        self.streams.get(number(STREAM, stream)?).copied().flatten().ok_or(INVALID_HANDLE)
+    }
+
+    /// Whether kernels of the current device may be launched in a stream.
+    pub(crate) fn takes_kernels(&self, stream: *mut c_void) -> Result {
+        if self.device_of(stream)? == devices::current() { Ok(()) } else { Err(INVALID_HANDLE) }
+    }
+
+    /// Whether an event may be recorded by a stream: those of one device are.
+    pub(crate) fn takes_event(&mut self, stream: *mut c_void, event: *mut c_void) -> Result {
+        let device = self.device_of(stream)?;
+        if self.event_slot(event)?.device == device { Ok(()) } else { Err(INVALID_HANDLE) }
     }
 
     pub(crate) fn stream_destroy(&mut self, stream: *mut c_void) -> Result {
-        match self.streams.get_mut(number(STREAM, stream)?) {
-            Some(alive @ true) => {
-                *alive = false;
-                Ok(())
-            }
-            _ => Err(INVALID_HANDLE),
-        }
+        let slot = self.streams.get_mut(number(STREAM, stream)?);
+        slot.and_then(Option::take).map(|_| ()).ok_or(INVALID_HANDLE)
     }
 
     pub(crate) fn array_create(&mut self, array: Array) -> *mut c_void {
@@ -840,17 +910,18 @@ impl State {
         if flags & EVENT_INTERPROCESS != 0 && flags & EVENT_DISABLE_TIMING == 0 {
             return Err(INVALID_VALUE);
         }
-        Ok(self.add_event(Event { recorded: None, flags, is_of_other: false }))
+        Ok(self.add_event(flags, false))
     }
 
     /// One that another process may record and wait for, too.
     pub(crate) fn event_of_other_process(&mut self) -> *mut c_void {
         let flags = EVENT_INTERPROCESS | EVENT_DISABLE_TIMING;
-        self.add_event(Event { recorded: None, flags, is_of_other: true })
+        self.add_event(flags, true)
     }
 
-    fn add_event(&mut self, event: Event) -> *mut c_void {
-        self.events.push(Some(event));
+    fn add_event(&mut self, flags: u32, is_of_other: bool) -> *mut c_void {
+        let device = devices::current();
+        self.events.push(Some(Event { recorded: None, flags, is_of_other, device }));
         handle(EVENT, self.events.len() - 1)
     }
 
@@ -914,6 +985,9 @@ impl State {
 
     /// Milliseconds between two events.
     pub(crate) fn elapsed(&mut self, start: *mut c_void, end: *mut c_void) -> Result<f32> {
+        if self.event_slot(start)?.device != self.event_slot(end)?.device {
+            return Err(INVALID_HANDLE);
+        }
         let start = self.time_of(start)?;
         self.wait_for_event(end)?;
         let end = self.time_of(end)?;

@@ -713,6 +713,52 @@ fn an_event_of_two_processes_orders_streams() {
     assert!(said.contains("race") && said.contains("a fill of 40 bytes"), "{said}");
 }
 
+#[test]
+fn devices_have_contexts_memory_and_peers() {
+    let folder = libraries();
+    compile(folder.path(), include_str!("contexts.c"));
+    let run = |devices: &str| {
+        let mut command = Command::new(folder.path().join("program"));
+        command.env("LD_LIBRARY_PATH", folder.path()).env("NVABI_EMU_DEVICES", devices);
+        let output = command.output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (status, printed, said) = run("2");
+    let expected = "\
+cuDeviceGet(&device, 2): 101
+devices: 2, alike: 0
+device 0: memory of 0
+device 1: memory of 1
+pushed: 1 0 1, popped the one pushed: 1
+cuCtxSetCurrent((void *)16): 201
+access: 1
+cuDeviceGetP2PAttribute(&value, 2, 1, 1): 101
+cuCtxEnablePeerAccess(contexts[0], 0): 201
+cuCtxDisablePeerAccess(contexts[1]): 705
+cuCtxEnablePeerAccess(contexts[1], 0): 0
+cuCtxEnablePeerAccess(contexts[1], 0): 704
+cuCtxDisablePeerAccess(contexts[1]): 0
+cuMemcpyPeer(memory[0], 0, memory[1], contexts[1], 4): 201
+copied: 8 8
+of the pool: 0 3
+pooled: 14 of device 1
+cuMemPoolSetAccess(pool, own, 1): 1
+cuDeviceSetMemPool(0, pool): 101
+opened by device 0: memory of 1
+shared: 16, 0
+cuCtxSynchronize(): 700
+";
+    assert_eq!((status, &*printed), (Some(0), expected), "{said}");
+    assert!(said.contains("in memory of device 1, which this one may not access"), "{said}");
+    for devices in ["0", "9", "two"] {
+        let (_, printed, said) = run(devices);
+        // There is no second one.
+        assert!(printed.starts_with("cuDeviceGet(&device, 2): 101\nline "), "{printed}");
+        assert!(said.contains("is no number from 1 to 8"), "{said}");
+    }
+}
+
 /// Runs the program as `run_case`, with what it prints.
 fn run_role(folder: &Path, role: &str, global: &str) -> (Option<i32>, String, String) {
     let mut command = Command::new(folder.join("program"));

@@ -1,0 +1,220 @@
+//! Several devices, of the driver and of the runtime: `NVABI_EMU_DEVICES` says how many, one without it. They are alike,
+//! and differ in their memory and in whose memory their kernels reach. Copies between them need no access.
+#![allow(non_snake_case)]
+
+use std::cell::{Cell, RefCell};
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::sync::LazyLock;
+
+use crate::abi::{Out, Text, status_of};
+use crate::driver::{calls, transfer, transfer_on, unchecked};
+use crate::report::variable;
+use crate::runtime::{answer, both, remembered, remembered_unchecked};
+use crate::state::{
+    ALREADY_ENABLED, Code, INVALID_CONTEXT, INVALID_DEVICE, INVALID_VALUE, NOT_ENABLED, Result,
+    print_message, state,
+};
+
+type Handle = *mut c_void;
+
+/// Most devices there are.
+pub(crate) const MOST: usize = 8;
+
+static COUNT: LazyLock<usize> = LazyLock::new(|| {
+    let Some(text) = variable("NVABI_EMU_DEVICES") else { return 1 };
+    match text.parse() {
+        Ok(count @ 1..=MOST) => count,
+        _ => {
+            print_message(&format!("NVABI_EMU_DEVICES: `{text}` is no number from 1 to {MOST}"));
+            1
+        }
+    }
+});
+
+pub(crate) fn count() -> usize {
+    *COUNT
+}
+
+/// A device that a program names.
+pub(crate) fn check(device: c_int) -> Result<usize> {
+    usize::try_from(device).ok().filter(|device| *device < count()).ok_or(INVALID_DEVICE)
+}
+
+thread_local! {
+    static CURRENT: Cell<usize> = const { Cell::new(0) };
+    static BEFORE: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The device that this thread uses.
+pub(crate) fn current() -> usize {
+    CURRENT.get()
+}
+
+pub(crate) fn set_current(device: usize) {
+    CURRENT.set(device);
+}
+
+/// Uses a device until [`pop`].
+pub(crate) fn push(device: usize) {
+    BEFORE.with_borrow_mut(|before| before.push(CURRENT.replace(device)));
+}
+
+/// The device that was used until now.
+pub(crate) fn pop() -> usize {
+    let before = BEFORE.with_borrow_mut(Vec::pop);
+    CURRENT.replace(before.unwrap_or(current()))
+}
+
+/// Whose memory the kernels of each device reach beside its own, as bits.
+#[derive(Debug, Default)]
+pub(crate) struct Peers([u64; MOST]);
+
+impl Peers {
+    /// Of a device, with its own.
+    pub(crate) fn reached_by(&self, device: usize) -> u64 {
+        self.0[device] | 1 << device
+    }
+
+    /// As if the program had asked for it.
+    pub(crate) fn let_reach(&mut self, device: usize, peer: usize) {
+        self.0[device] |= 1 << peer & !(1 << device);
+    }
+
+    fn enable(&mut self, device: usize, peer: usize) -> Result {
+        let before = self.0[device];
+        self.let_reach(device, peer);
+        if self.0[device] == before { Err(ALREADY_ENABLED) } else { Ok(()) }
+    }
+
+    fn disable(&mut self, device: usize, peer: usize) -> Result {
+        let before = self.0[device];
+        self.0[device] &= !(1 << peer);
+        if self.0[device] == before { Err(NOT_ENABLED) } else { Ok(()) }
+    }
+
+    /// Its context is gone.
+    pub(crate) fn forget(&mut self, device: usize) {
+        self.0[device] = 0;
+        self.0.iter_mut().for_each(|reached| *reached &= !(1 << device));
+    }
+}
+
+/// Another device than the current one.
+fn peer(device: c_int) -> Result<usize> {
+    let peer = check(device)?;
+    if peer == current() { Err(INVALID_DEVICE) } else { Ok(peer) }
+}
+
+fn can_access(out: Out<c_int>, device: c_int, peer: c_int) -> Result {
+    out.put((check(device)? != check(peer)?).into())
+}
+
+fn enable(peer: usize, flags: c_uint) -> Result {
+    if flags != 0 {
+        return Err(INVALID_VALUE);
+    }
+    state().peers.enable(current(), peer)
+}
+
+/// What two devices are to each other: how fast, whether they access memory, do atomics there, and read arrays.
+fn attribute(out: Out<c_int>, attribute: c_int, from: c_int, to: c_int) -> Result {
+    if check(from)? == check(to)? {
+        return Err(INVALID_DEVICE);
+    }
+    match attribute {
+        1 => out.put(0),
+        2..=4 => out.put(1),
+        _ => Err(INVALID_VALUE),
+    }
+}
+
+/// The device of a context that a program names, none for null.
+pub(crate) fn of_context(context: Handle) -> Result<Option<usize>> {
+    if context.is_null() {
+        return Ok(None);
+    }
+    (0..count())
+        .find(|device| crate::state::context_of(*device) == context)
+        .map(Some)
+        .ok_or(INVALID_CONTEXT)
+}
+
+/// The device of another context than the current one.
+fn peer_context(context: Handle) -> Result<usize> {
+    of_context(context)?.filter(|device| *device != current()).ok_or(INVALID_CONTEXT)
+}
+
+fn both_contexts(to: Handle, from: Handle) -> Result {
+    of_context(to)?.ok_or(INVALID_CONTEXT)?;
+    of_context(from)?.ok_or(INVALID_CONTEXT)?;
+    Ok(())
+}
+
+/// Where a device is: the program knows it by that in another order.
+fn bus_id(device: usize) -> std::ffi::CString {
+    std::ffi::CString::new(format!("0000:{device:02x}:00.0")).unwrap_or_default()
+}
+
+both! {
+    cuDeviceCanAccessPeer cudaDeviceCanAccessPeer(out: Out<c_int>, device: c_int, peer: c_int) {
+        can_access(out, device, peer)
+    }
+    cuDeviceGetP2PAttribute cudaDeviceGetP2PAttribute(out: Out<c_int>, kind: c_int, from: c_int, to: c_int) {
+        attribute(out, kind, from, to)
+    }
+    cuDeviceGetByPCIBusId cudaDeviceGetByPCIBusId(out: Out<c_int>, id: Text) {
+        let id = id.get()?;
+        let found = (0..count()).find(|device| bus_id(*device).as_c_str() == id);
+        out.put(found.ok_or(INVALID_DEVICE)? as c_int)
+    }
+}
+
+remembered! {
+    cudaDeviceEnablePeerAccess(device: c_int, flags: c_uint) { enable(peer(device)?, flags) }
+    cudaDeviceDisablePeerAccess(device: c_int) {
+        let peer = peer(device)?;
+        state().peers.disable(current(), peer)
+    }
+}
+
+calls! {
+    cuCtxEnablePeerAccess(context: Handle, flags: c_uint) { enable(peer_context(context)?, flags) }
+    cuCtxDisablePeerAccess(context: Handle) {
+        let peer = peer_context(context)?;
+        state().peers.disable(current(), peer)
+    }
+}
+
+unchecked! {
+    cuDeviceGetPCIBusId(out: Out<c_char>, length: c_int, device: c_int) {
+        out.put_text(&bus_id(check(device)?), usize::try_from(length).unwrap_or(0))
+    }
+    cuMemcpyPeer(to: u64, to_context: Handle, from: u64, from_context: Handle, size: usize) {
+        both_contexts(to_context, from_context)?;
+        transfer(to, true, from, true, size)
+    }
+    cuMemcpyPeerAsync(
+        to: u64, to_context: Handle, from: u64, from_context: Handle, size: usize, stream: Handle
+    ) {
+        both_contexts(to_context, from_context)?;
+        transfer_on(stream, (to, true), (from, true), size)
+    }
+}
+
+remembered_unchecked! {
+    cudaDeviceGetPCIBusId(out: Out<c_char>, length: c_int, device: c_int) {
+        out.put_text(&bus_id(check(device)?), usize::try_from(length).unwrap_or(0))
+    }
+    cudaMemcpyPeer(to: u64, to_device: c_int, from: u64, from_device: c_int, size: usize) {
+        check(to_device)?;
+        check(from_device)?;
+        transfer(to, true, from, true, size)
+    }
+    cudaMemcpyPeerAsync(
+        to: u64, to_device: c_int, from: u64, from_device: c_int, size: usize, stream: Handle
+    ) {
+        check(to_device)?;
+        check(from_device)?;
+        transfer_on(stream, (to, true), (from, true), size)
+    }
+}

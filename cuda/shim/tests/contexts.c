@@ -1,0 +1,157 @@
+// Two devices by the driver's functions: contexts, access of peers and of pools, and memory that processes share.
+//
+//     contexts           all of it
+//     contexts open      the second process: handles come by file 3
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef struct { char bytes[64]; } Handle;
+typedef unsigned long long Address;
+int cuInit(unsigned); int cuDeviceGetCount(int *); int cuDeviceGet(int *, int); int cuDeviceGetUuid_v2(char *, int);
+int cuDeviceGetP2PAttribute(int *, int, int, int); int cuDeviceCanAccessPeer(int *, int, int);
+int cuDevicePrimaryCtxRetain(void **, int); int cuCtxCreate_v2(void **, unsigned, int); int cuCtxDestroy_v2(void *);
+int cuCtxSetCurrent(void *); int cuCtxGetCurrent(void **); int cuCtxGetDevice(int *);
+int cuCtxPushCurrent_v2(void *); int cuCtxPopCurrent_v2(void **); int cuCtxSynchronize(void);
+int cuCtxEnablePeerAccess(void *, unsigned); int cuCtxDisablePeerAccess(void *);
+int cuMemAlloc_v2(Address *, size_t); int cuMemFree_v2(Address); int cuMemsetD32_v2(Address, unsigned, size_t);
+int cuMemcpyDtoH_v2(void *, Address, size_t); int cuMemcpyPeer(Address, void *, Address, void *, size_t);
+int cuMemcpyPeerAsync(Address, void *, Address, void *, size_t, void *);
+int cuPointerGetAttribute(void *, int, Address); int cuMemAllocFromPoolAsync(Address *, size_t, void *, void *);
+int cuDeviceGetDefaultMemPool(void **, int); int cuMemPoolSetAccess(void *, const int *, size_t);
+int cuMemPoolGetAccess(int *, void *, const int *); int cuDeviceSetMemPool(int, void *);
+int cuModuleLoadData(void **, const void *); int cuModuleGetFunction(void **, void *, const char *);
+int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+int cuIpcGetMemHandle(Handle *, Address); int cuIpcOpenMemHandle_v2(Address *, Handle, unsigned);
+int cuIpcCloseMemHandle(Address);
+
+#define DO(call) do { int code = (call); if (code) { printf("line %d: %d\n", __LINE__, code); exit(1); } } while (0)
+#define SAY(call) printf("%s: %d\n", #call, (call))
+
+static const char PTX[] = ".version 8.3\n.target sm_80\n.address_size 64\n"
+    ".visible .entry twice(.param .u64 data) { .reg .b32 %r<3>; .reg .b64 %rd<2>; ld.param.u64 %rd1, [data];"
+    "ld.global.u32 %r1, [%rd1]; shl.b32 %r2, %r1, 1; st.global.u32 [%rd1], %r2; ret; }";
+
+static void twice(Address data) {
+    void *module, *kernel, *arguments[] = {&data};
+    DO(cuModuleLoadData(&module, PTX));
+    DO(cuModuleGetFunction(&kernel, module, "twice"));
+    DO(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, 0, arguments, 0));
+    DO(cuCtxSynchronize());
+}
+
+static unsigned word(Address at) {
+    unsigned value;
+    DO(cuMemcpyDtoH_v2(&value, at, 4));
+    return value;
+}
+
+static int ordinal(Address at) {
+    int device;
+    DO(cuPointerGetAttribute(&device, 9, at));
+    return device;
+}
+
+static int current(void) {
+    int device;
+    DO(cuCtxGetDevice(&device));
+    return device;
+}
+
+// What the other process has on its second device this one reaches from its first.
+static void open_memory(void) {
+    Handle handle;
+    Address memory;
+    DO(read(3, &handle, sizeof handle) != sizeof handle);
+    DO(cuIpcOpenMemHandle_v2(&memory, handle, 1));
+    printf("opened by device %d: memory of %d\n", current(), ordinal(memory));
+    twice(memory);
+    DO(cuIpcCloseMemHandle(memory));
+}
+
+static void share(Address memory) {
+    Handle handle;
+    int files[2], status;
+    DO(cuIpcGetMemHandle(&handle, memory));
+    DO(pipe(files));
+    DO(write(files[1], &handle, sizeof handle) != sizeof handle);
+    pid_t pid = fork();
+    if (!pid) {
+        dup2(files[0], 3);
+        execl("/proc/self/exe", "contexts", "open", (char *)0);
+        _exit(9);
+    }
+    waitpid(pid, &status, 0);
+    printf("shared: %u, %d\n", word(memory), status);
+}
+
+int main(int argc, char **argv) {
+    int count, value, device;
+    void *contexts[2], *created, *context, *pool;
+    Address memory[2], pooled;
+    char ids[2][16];
+    setvbuf(stdout, 0, _IONBF, 0);
+    DO(cuInit(0));
+    if (argc > 1) return open_memory(), 0;
+    DO(cuDeviceGetCount(&count));
+    SAY(cuDeviceGet(&device, 2));
+    DO(cuDeviceGetUuid_v2(ids[0], 0)); DO(cuDeviceGetUuid_v2(ids[1], 1));
+    printf("devices: %d, alike: %d\n", count, !memcmp(ids[0], ids[1], 16));
+    for (device = 0; device < 2; ++device) {
+        DO(cuDevicePrimaryCtxRetain(&contexts[device], device));
+        DO(cuCtxSetCurrent(contexts[device]));
+        DO(cuMemAlloc_v2(&memory[device], 4));
+        DO(cuMemsetD32_v2(memory[device], 3 + device, 1));
+        printf("device %d: memory of %d\n", current(), ordinal(memory[device]));
+    }
+    // The one that is used, and those before it.
+    DO(cuCtxPushCurrent_v2(contexts[0]));
+    DO(cuCtxCreate_v2(&created, 0, 1));
+    printf("pushed: %d", current());
+    DO(cuCtxDestroy_v2(created));
+    printf(" %d", current());
+    DO(cuCtxPopCurrent_v2(&context));
+    printf(" %d, popped the one pushed: %d\n", current(), context == contexts[0]);
+    SAY(cuCtxSetCurrent((void *)16));
+    DO(cuDeviceGetP2PAttribute(&value, 2, 0, 1));
+    printf("access: %d\n", value);
+    SAY(cuDeviceGetP2PAttribute(&value, 2, 1, 1));
+    DO(cuCtxSetCurrent(contexts[0]));
+    SAY(cuCtxEnablePeerAccess(contexts[0], 0));
+    SAY(cuCtxDisablePeerAccess(contexts[1]));
+    SAY(cuCtxEnablePeerAccess(contexts[1], 0));
+    SAY(cuCtxEnablePeerAccess(contexts[1], 0));
+    twice(memory[1]);
+    SAY(cuCtxDisablePeerAccess(contexts[1]));
+    DO(cuMemcpyPeer(memory[0], contexts[0], memory[1], contexts[1], 4));
+    DO(cuMemcpyPeerAsync(memory[1], contexts[1], memory[0], contexts[0], 4, 0));
+    SAY(cuMemcpyPeer(memory[0], 0, memory[1], contexts[1], 4));
+    printf("copied: %u %u\n", word(memory[0]), word(memory[1]));
+    // A pool that another device may access, what is in it and what comes.
+    int access[] = {1, 0, 3}, none[] = {1, 0, 0}, own[] = {1, 1, 0};
+    DO(cuDeviceGetDefaultMemPool(&pool, 1));
+    DO(cuMemPoolGetAccess(&value, pool, access));
+    printf("of the pool: %d", value);
+    DO(cuMemPoolGetAccess(&value, pool, own));
+    printf(" %d\n", value);
+    DO(cuMemAllocFromPoolAsync(&pooled, 4, pool, 0));
+    DO(cuMemsetD32_v2(pooled, 7, 1));
+    DO(cuMemPoolSetAccess(pool, access, 1));
+    twice(pooled);
+    printf("pooled: %u of device %d\n", word(pooled), ordinal(pooled));
+    DO(cuMemFree_v2(pooled));
+    DO(cuMemAllocFromPoolAsync(&pooled, 4, pool, 0));
+    twice(pooled);
+    SAY(cuMemPoolSetAccess(pool, own, 1));
+    SAY(cuDeviceSetMemPool(0, pool));
+    share(memory[1]);
+    DO(cuMemPoolSetAccess(pool, none, 1));
+    void *module, *kernel, *arguments[] = {&pooled};
+    DO(cuModuleLoadData(&module, PTX));
+    DO(cuModuleGetFunction(&kernel, module, "twice"));
+    DO(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, 0, arguments, 0));
+    SAY(cuCtxSynchronize());
+    return 0;
+}
