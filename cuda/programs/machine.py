@@ -32,7 +32,7 @@ class Emulator:
         return library not in ("cuda", "cudart", "nvrtc", "cublas")
 
     def command(self, gpus):
-        return [self.options.bin / "nvabi", "emu", "--"]
+        return [self.options.bin / "nvabi", "emu", "--devices", str(gpus), "--"]
 
     def environment(self):
         # NVRTC is beside the runtime, whose stand-in comes first all the same.
