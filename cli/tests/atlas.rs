@@ -88,7 +88,8 @@ fn shows_layouts_that_come_back_once() {
 #[test]
 fn a_call_shows_who_uses_it() {
     let control = &real_site()["frontend/NV_ESC_RM_CONTROL.html"];
-    assert!(control.contains("Seen in use by libcuda (525.147.05 – "), "{control}");
+    assert!(control.contains("Seen in use by gpustat (525.147.05 – "), "{control}");
+    assert!(control.contains(", libcuda (525.147.05 – "), "{control}");
     assert!(control.contains(", nvml (525.147.05 – "), "{control}");
     let channel = &real_site()["class/AMPERE_CHANNEL_GPFIFO_A.html"];
     assert!(channel.contains("Seen in use by libcuda (525.147.05 – "), "{channel}");
@@ -97,7 +98,7 @@ fn a_call_shows_who_uses_it() {
     let seen = |page: &&String| page.contains("Seen in use by");
     let count = real_site().values().filter(seen).count();
     assert!((100..500).contains(&count), "{count} pages");
-    for program in ["libcuda", "nvidia-persistenced", "nvidia-smi", "nvml", "tinygrad"] {
+    for program in ["libcuda", "nvidia-smi-mig", "nvidia-smi", "nvml", "opencl", "tinygrad"] {
         assert!(real_site().values().filter(seen).any(|page| page.contains(program)), "{program}");
     }
 }

@@ -953,7 +953,7 @@ fn every_call_is_as_the_lock_has_it() {
     // Each version has made two to four times as many calls.
     let least = [
         ("nvidia-smi", 400),
-        ("mig", 700),
+        ("nvidia-smi-mig", 700),
         ("nvml", 100),
         ("libcuda", 5000),
         ("opencl", 1000),

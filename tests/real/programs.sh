@@ -29,7 +29,7 @@ case $program in
         [ -e "$PYTHONPATH/pynvml.py" ] || exit 77
         python3 "$here/nvml.py"
         ;;
-    mig)
+    nvidia-smi-mig)
         smi=$folder/bin/nvidia-smi
         # An instance of all of the memory, one of half of it, and back.
         for words in "-i 0 -mig 1" "-i 0 -r" "mig -lgip" "mig -lgipp" "mig -i 0 -cgi 9 -C" "mig -lgi" "mig -lcip" \

@@ -17,7 +17,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE, LIST = ROOT / "docs/seen.md", ROOT / "reports/src/atlas/seen.list"
 BEGIN, END = "<!-- written by tests/real/seen.py -->\n", "<!-- end -->\n"
-PROGRAMS = ("nvidia-smi", "mig", "nvml", "libcuda", "opencl", "gpustat", "nvitop", "nvtop")
+PROGRAMS = ("nvidia-smi", "nvidia-smi-mig", "nvml", "libcuda", "opencl", "gpustat", "nvitop", "nvtop")
 GPUS = ("a100", "l4")
 TINYGRAD = ("570.86.16", "580.105.08", "595.45.04")
 NAMES = ("escapes", "uvm", "commands", "classes")
