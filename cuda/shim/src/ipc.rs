@@ -110,6 +110,14 @@ impl Ipc {
         }
     }
 
+    /// Where the memory of a handle is that is opened already, once more now.
+    fn open_again(&mut self, name: Name) -> Option<u64> {
+        let (address, (_, count)) =
+            self.opened.iter_mut().find(|(_, (opened, _))| *opened == name)?;
+        *count += 1;
+        Some(*address)
+    }
+
     /// Where memory of other processes is, by its first byte here.
     pub(crate) fn opened(&self) -> impl Iterator<Item = &u64> {
         self.opened.keys()
@@ -219,20 +227,22 @@ impl State {
         if flags != LAZY_PEER_ACCESS {
             return Err(INVALID_VALUE);
         }
-        const FUNCTION: &str = "cuIpcOpenMemHandle";
-        name.check(MEMORY, FUNCTION)?;
-        if let Some((address, (_, count))) =
-            self.ipc.opened.iter_mut().find(|(_, (opened, _))| *opened == name)
-        {
-            *count += 1;
-            return Ok(*address);
-        }
+        name.check(MEMORY, "cuIpcOpenMemHandle")?;
+        let address = match self.ipc.open_again(name) {
+            Some(address) => address,
+            None => self.map(name)?,
+        };
+        self.peers.let_reach(devices::current(), self.owner(address));
+        Ok(address)
+    }
+
+    /// Memory of another process, which this one has not opened yet.
+    fn map(&mut self, name: Name) -> Result<u64> {
         let Memory { descriptor, inode, offset, size, device } = name.memory;
         let current = devices::current();
         // One that this process does not see is as good as the current one.
         let owner =
             Some(device as usize).filter(|owner| *owner < devices::count()).unwrap_or(current);
-        self.peers.let_reach(current, owner);
         self.select(owner);
         let mapped =
             open(name.pid, descriptor, inode).map_err(|error| error.to_string()).and_then(|file| {
@@ -240,7 +250,7 @@ impl State {
             });
         self.select(current);
         let address = mapped.map_err(|error| {
-            print_message(&format!("{FUNCTION}: {error}"));
+            print_message(&format!("cuIpcOpenMemHandle: {error}"));
             MAP_FAILED
         })?;
         self.ipc.opened.insert(address, (name, 1));

@@ -60,15 +60,24 @@ static int current(void) {
     return device;
 }
 
-// What the other process has on its second device this one reaches from its first.
+// What the other process has on its second device this one reaches from its first, too.
 static void open_memory(void) {
-    Handle handle;
-    Address memory;
+    Handle handle, wrong;
+    Address memory, again;
+    void *contexts[2];
     DO(read(3, &handle, sizeof handle) != sizeof handle);
+    DO(cuDevicePrimaryCtxRetain(&contexts[0], 0)); DO(cuDevicePrimaryCtxRetain(&contexts[1], 1));
+    // The number of the memory's file.
+    wrong = handle, wrong.bytes[32] ^= 1;
+    SAY(cuIpcOpenMemHandle_v2(&memory, wrong, 1));
+    SAY(cuCtxDisablePeerAccess(contexts[1]));
+    DO(cuCtxSetCurrent(contexts[1]));
     DO(cuIpcOpenMemHandle_v2(&memory, handle, 1));
-    printf("opened by device %d: memory of %d\n", current(), ordinal(memory));
+    DO(cuCtxSetCurrent(contexts[0]));
+    DO(cuIpcOpenMemHandle_v2(&again, handle, 1));
+    printf("opened by device %d: memory of %d, the same: %d\n", current(), ordinal(memory), again == memory);
     twice(memory);
-    DO(cuIpcCloseMemHandle(memory));
+    DO(cuIpcCloseMemHandle(memory)); DO(cuIpcCloseMemHandle(memory));
 }
 
 static void share(Address memory) {

@@ -745,7 +745,9 @@ of the pool: 0 3
 pooled: 14 of device 1
 cuMemPoolSetAccess(pool, own, 1): 1
 cuDeviceSetMemPool(0, pool): 101
-opened by device 0: memory of 1
+cuIpcOpenMemHandle_v2(&memory, wrong, 1): 205
+cuCtxDisablePeerAccess(contexts[1]): 705
+opened by device 0: memory of 1, the same: 1
 shared: 16, 0
 cuCtxSynchronize(): 700
 ";
