@@ -74,6 +74,8 @@ pub(crate) enum Thing {
 /// The handles that this process gave, and those that it opened.
 #[derive(Debug, Default)]
 pub(crate) struct Ipc {
+    /// The process that gave: a child that is forked has given nothing.
+    pid: u32,
     /// A byte for each handle that was ever given.
     table: Option<File>,
     count: u64,
@@ -85,6 +87,7 @@ pub(crate) struct Ipc {
 impl Ipc {
     /// The handle of a thing, which is the same each time.
     fn give(&mut self, thing: Thing, magic: [u8; 8], memory: Memory) -> io::Result<Name> {
+        self.forget_the_parents();
         if let Some(name) = self.given.get(&thing) {
             return Ok(*name);
         }
@@ -92,7 +95,7 @@ impl Ipc {
             Some(table) => table,
             none => none.insert(new_table()?),
         };
-        let (at, pid) = (self.count, std::process::id());
+        let (at, pid) = (self.count, self.pid);
         table.write_all_at(&[1], at)?;
         let (descriptor, inode) = (table.as_raw_fd(), table.metadata()?.ino());
         let name = Name { magic, pid, table: descriptor, inode, at, memory };
@@ -101,8 +104,18 @@ impl Ipc {
         Ok(name)
     }
 
+    /// What a process gave that forked this one stays that process's, and so does the table, which both have open.
+    fn forget_the_parents(&mut self) {
+        let pid = std::process::id();
+        if self.pid != pid {
+            (self.pid, self.table, self.count) = (pid, None, 0);
+            self.given.clear();
+        }
+    }
+
     /// A thing is gone, and with it its handle.
     pub(crate) fn end(&mut self, thing: Thing) {
+        self.forget_the_parents();
         let name = self.given.remove(&thing);
         if let (Some(name), Some(table)) = (name, &self.table) {
             // A byte that is there is written anew.

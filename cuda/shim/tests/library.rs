@@ -641,6 +641,8 @@ fn processes_share_memory() {
         let expected = "\
 the same handles: 1
 still there: 1 2 3 4
+a child gives the same handle: 0
+cuIpcGetMemHandle(&own, small): 1
 cuIpcOpenMemHandle_v2(&small, handles.small, 0): 1
 opened twice: 1, with 2 4
 doubled by both: 8, beside: 1 3

@@ -88,6 +88,20 @@ static Handles export(Address small, Address large, void *event) {
     return handles;
 }
 
+// What a forked child frees is its own, and so are the handles that it gives.
+static void free_in_child(Address small, Address large, void *event, Handles handles) {
+    Handle own;
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid) return finish(pid);
+    DO(cuMemFree_v2(small));
+    DO(cuEventDestroy_v2(event));
+    DO(cuIpcGetMemHandle(&own, large));
+    printf("a child gives the same handle: %d\n", !memcmp(&own, &handles.large, sizeof own));
+    SAY(cuIpcGetMemHandle(&own, small));
+    _exit(0);
+}
+
 static void share(void) {
     Address before, small, behind, large;
     void *event, *stream;
@@ -103,6 +117,7 @@ static void share(void) {
     Handles handles = export(small, large, event), again = export(small, large, event);
     printf("the same handles: %d\n", !memcmp(&handles, &again, sizeof handles));
     printf("still there: %u %u %u %u\n", word(before), word(small), word(behind), word(large + LARGE - 4));
+    free_in_child(small, large, event, handles);
     pid_t pid = start("open", &to, &from);
     send(to, &handles, sizeof handles);
     receive(from, &byte, 1);
