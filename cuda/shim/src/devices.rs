@@ -155,6 +155,24 @@ fn bus_id(device: usize) -> std::ffi::CString {
     std::ffi::CString::new(format!("0000:{device:02x}:00.0")).unwrap_or_default()
 }
 
+/// The device at an address of domain, bus, device and function, in hexadecimal. Either the first or the last may be
+/// missing.
+fn at_bus_id(id: &str) -> Option<usize> {
+    let number = |digits: &str| {
+        let is_number = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        is_number.then(|| usize::from_str_radix(digits, 16).ok()).flatten()
+    };
+    let (bus, place) = id.rsplit_once(':')?;
+    let (domain, bus) =
+        bus.split_once(':').map_or((None, bus), |(domain, bus)| (Some(domain), bus));
+    let (device, function) =
+        place.split_once('.').map_or((place, None), |(device, function)| (device, Some(function)));
+    domain.or(function)?;
+    let rest = [domain.unwrap_or("0"), device, function.unwrap_or("0")];
+    let is_ours = rest.into_iter().all(|digits| number(digits) == Some(0));
+    number(bus).filter(|bus| is_ours && *bus < count())
+}
+
 both! {
     cuDeviceCanAccessPeer cudaDeviceCanAccessPeer(out: Out<c_int>, device: c_int, peer: c_int) {
         can_access(out, device, peer)
@@ -163,8 +181,7 @@ both! {
         attribute(out, kind, from, to)
     }
     cuDeviceGetByPCIBusId cudaDeviceGetByPCIBusId(out: Out<c_int>, id: Text) {
-        let id = id.get()?;
-        let found = (0..count()).find(|device| bus_id(*device).as_c_str() == id);
+        let found = id.get()?.to_str().ok().and_then(at_bus_id);
         out.put(found.ok_or(INVALID_DEVICE)? as c_int)
     }
 }

@@ -11,6 +11,7 @@
 typedef struct { char bytes[64]; } Handle;
 typedef unsigned long long Address;
 int cuInit(unsigned); int cuDeviceGetCount(int *); int cuDeviceGet(int *, int); int cuDeviceGetUuid_v2(char *, int);
+int cuDeviceGetByPCIBusId(int *, const char *);
 int cuDeviceGetP2PAttribute(int *, int, int, int); int cuDeviceCanAccessPeer(int *, int, int);
 int cuDevicePrimaryCtxRetain(void **, int); int cuCtxCreate_v2(void **, unsigned, int); int cuCtxDestroy_v2(void *);
 int cuCtxSetCurrent(void *); int cuCtxGetCurrent(void **); int cuCtxGetDevice(int *);
@@ -96,6 +97,20 @@ static void share(Address memory) {
     printf("shared: %u, %d\n", word(memory), status);
 }
 
+// An address with and without its domain or its function.
+static void addresses(void) {
+    const char *ids[] = {
+        "0000:01:00.0", "00000000:1:0.0", "01:00.0", "1:0.0", "0000:01:00", "0:1:0", "0:1F:0",
+        "01:00", "01:00.1", "01:01.0", "0001:01:00.0", "0:0:1:0.0", "0:1:0.0.0", ":1:0.0", "0:+1:0", "1:0.", "one", "",
+    };
+    size_t at;
+    for (at = 0; at < sizeof ids / sizeof *ids; ++at) {
+        int device = -1, code = cuDeviceGetByPCIBusId(&device, ids[at]);
+        printf("%s`%s` %d", at ? ", " : "addresses: ", ids[at], code ? code : device);
+    }
+    printf("\n");
+}
+
 int main(int argc, char **argv) {
     int count, value, device;
     void *contexts[2], *created, *context, *pool;
@@ -108,6 +123,7 @@ int main(int argc, char **argv) {
     SAY(cuDeviceGet(&device, 2));
     DO(cuDeviceGetUuid_v2(ids[0], 0)); DO(cuDeviceGetUuid_v2(ids[1], 1));
     printf("devices: %d, alike: %d\n", count, !memcmp(ids[0], ids[1], 16));
+    addresses();
     for (device = 0; device < 2; ++device) {
         DO(cuDevicePrimaryCtxRetain(&contexts[device], device));
         DO(cuCtxSetCurrent(contexts[device]));

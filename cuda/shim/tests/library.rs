@@ -730,6 +730,9 @@ fn devices_have_contexts_memory_and_peers() {
     let expected = "\
 cuDeviceGet(&device, 2): 101
 devices: 2, alike: 0
+addresses: `0000:01:00.0` 1, `00000000:1:0.0` 1, `01:00.0` 1, `1:0.0` 1, `0000:01:00` 1, `0:1:0` 1, \
+`0:1F:0` 101, `01:00` 101, `01:00.1` 101, `01:01.0` 101, `0001:01:00.0` 101, `0:0:1:0.0` 101, `0:1:0.0.0` 101, \
+`:1:0.0` 101, `0:+1:0` 101, `1:0.` 101, `one` 101, `` 101
 device 0: memory of 0
 device 1: memory of 1
 pushed: 1 0 1, popped the one pushed: 1
