@@ -476,7 +476,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`DeviceError::NotShared`] for other memory, and [`DeviceError::OutOfMemory`] where the system refuses.
+    /// [`DeviceError::NotShared`] for other memory, [`DeviceError::NoFileLeft`], and [`DeviceError::OutOfMemory`] where
+    /// the system refuses for another reason.
     pub fn share(&mut self, address: u64) -> Result<(u64, SharedRange), DeviceError> {
         self.memory.share(address)
     }

@@ -49,6 +49,9 @@ pub enum DeviceError {
     /// Memory of this size could not be had.
     #[error("{0} bytes of device memory cannot be had")]
     OutOfMemory(u64),
+    /// Memory that is shared takes a file, and the process may have no more open.
+    #[error("the process has as many files open as it may (RLIMIT_NOFILE, `ulimit -n`)")]
+    NoFileLeft,
     /// The range is not inside one allocation.
     #[error("{size} bytes at {address:#x} are not inside an allocation")]
     BadRange {

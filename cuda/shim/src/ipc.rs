@@ -15,7 +15,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use nvabi_emu::SharedRange;
+use nvabi_emu::{DeviceError, SharedRange};
 
 use crate::abi::{Out, status_of};
 use crate::devices;
@@ -223,11 +223,16 @@ impl State {
             Some(start) if self.allocated.contains_key(&start) => {}
             _ => return refuse("no memory that cuMemAlloc gave"),
         }
-        let Ok((start, range)) = self.device.share(address) else {
-            return refuse(
-                "memory that the program reaches as well, or that the system does not let share",
-            );
-        };
+        let (start, range) = self.device.share(address).map_err(|error| {
+            let why = match error {
+                DeviceError::NotShared(_) => {
+                    format!("{address:#x} is memory that the program reaches as well")
+                }
+                _ => error.to_string(),
+            };
+            print_message(&format!("{FUNCTION}: {why}"));
+            error
+        })?;
         let SharedRange { descriptor, inode, offset, size } = range;
         let device = self.owner(start) as u32;
         let memory = Memory { descriptor, inode, offset, size, device };

@@ -97,7 +97,7 @@ impl From<DeviceError> for Code {
         match error {
             DeviceError::NoKernel(_) => NOT_FOUND,
             DeviceError::Launch { .. } => INVALID_CONFIGURATION,
-            DeviceError::OutOfMemory(_) => OUT_OF_MEMORY,
+            DeviceError::OutOfMemory(_) | DeviceError::NoFileLeft => OUT_OF_MEMORY,
             _ => INVALID_VALUE,
         }
     }

@@ -688,6 +688,7 @@ cuIpcGetMemHandle(&handle, 16): 1
 cuEventCreate(&event, 4): 1
 cuIpcGetEventHandle(&handle, event): 400
 cuEventElapsedTime(&time, event, event): 400
+cuIpcGetMemHandle(&handle, memory): 2
 cuIpcOpenMemHandle_v2(&opened, handle, 1): 201
 cuIpcOpenEventHandle(&other, handle): 400
 cuIpcOpenMemHandle_v2(&opened, no_handle, 1): 400
@@ -698,7 +699,7 @@ still mine: 10
 cuIpcOpenMemHandle_v2(&opened, handle, 1): 400
 ";
     assert_eq!((status, &*printed), (Some(0), expected), "{said}");
-    for why in ["of a pool", "of this process", "has ended"] {
+    for why in ["of a pool", "RLIMIT_NOFILE", "of this process", "has ended"] {
         assert!(said.contains(why), "{why}: {said}");
     }
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -179,6 +180,17 @@ static void open_stale(void) {
     SAY(cuIpcOpenMemHandle_v2(&memory, handles.large, 1));
 }
 
+// Each memory that is shared takes a file.
+static void without_files(Address memory) {
+    struct rlimit limit, none;
+    Handle handle;
+    DO(getrlimit(RLIMIT_NOFILE, &limit));
+    none = limit, none.rlim_cur = 3;
+    DO(setrlimit(RLIMIT_NOFILE, &none));
+    SAY(cuIpcGetMemHandle(&handle, memory));
+    DO(setrlimit(RLIMIT_NOFILE, &limit));
+}
+
 static void refused(void) {
     Address memory, opened;
     void *host, *event, *other;
@@ -199,6 +211,7 @@ static void refused(void) {
     DO(cuEventRecord(event, 0));
     SAY(cuEventElapsedTime(&time, event, event));
     DO(cuMemAlloc_v2(&memory, SMALL));
+    without_files(memory);
     DO(cuIpcGetMemHandle(&handle, memory + 4));
     SAY(cuIpcOpenMemHandle_v2(&opened, handle, 1));
     SAY(cuIpcOpenEventHandle(&other, handle));

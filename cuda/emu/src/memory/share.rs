@@ -50,6 +50,14 @@ fn file(size: u64) -> io::Result<File> {
     }
 }
 
+/// Why memory of a size cannot move into a file.
+fn refused(error: &io::Error, size: u64) -> DeviceError {
+    match error.raw_os_error() {
+        Some(libc::EMFILE) => DeviceError::NoFileLeft,
+        _ => DeviceError::OutOfMemory(size),
+    }
+}
+
 /// Whether a file stays as long as it is: who maps another one may lose it on the way (SIGBUS).
 fn keeps_its_length(file: &File) -> bool {
     // SAFETY: F_GET_SEALS takes nothing.
@@ -119,7 +127,7 @@ impl Memory {
         let chunk = chunk.filter(|chunk| chunk.owner == Owner::Device);
         let Chunk { mapping, .. } = chunk.ok_or(DeviceError::NotShared(address))?;
         let offset = start - mapping.start;
-        let file = mapping.share().map_err(|_| DeviceError::OutOfMemory(size))?;
+        let file = mapping.share().map_err(|error| refused(&error, size))?;
         let inode = file.metadata().map_err(|_| DeviceError::OutOfMemory(size))?.ino();
         let shared = SharedRange { descriptor: file.as_raw_fd(), inode, offset, size };
         // Others may have written any of it.
