@@ -98,7 +98,8 @@ def suspicions(rows):
     for program, _, audit in rows:
         for finding in audit["findings"]:
             if finding["gravity"] == "suspicion":
-                call = " ".join(filter(None, (finding.get("detail") or finding["call"], finding["field"])))
+                field = (finding["field"] or "").removeprefix("params->")
+                call = " ".join(filter(None, (finding.get("detail") or finding["call"], field)))
                 place = (program, finding["kind"], call)
                 found[place] = found.get(place, 0) + finding["count"]
     lines = ["| program | kind | field | calls |", "|---|---|---|--:|"]

@@ -13,6 +13,7 @@ import pynvml
 speed, *states = sys.argv[1:]
 pynvml.nvmlInit()
 device = pynvml.nvmlDeviceGetHandleByIndex(0)
+BRANCH = int(pynvml.nvmlSystemGetDriverVersion().split(".")[0])
 
 
 def read(name, *words):
@@ -43,9 +44,10 @@ else:
     check("the range of the fan", (low.value, high.value), (30, 100))
     at_rest = [int(speed), max(int(speed), 30), pynvml.NVML_FAN_POLICY_TEMPERATURE_CONTINOUS_SW]
     check("the fan at rest", fan(), at_rest)
-    for percent in (61, 100, 30):
+    for percent in (61, 100, 30, 5):
         pynvml.nvmlDeviceSetFanSpeed_v2(device, 0, percent)
-        check("the fan that is set", fan(), [percent, percent, pynvml.NVML_FAN_POLICY_MANUAL])
+        turns = max(percent, 30)
+        check("the fan that is set", fan(), [turns, turns, pynvml.NVML_FAN_POLICY_MANUAL])
     pynvml.nvmlDeviceSetDefaultFanSpeed_v2(device, 0)
     check("the fan by itself", fan(), at_rest)
     # NVML tells offsets below 0 without their sign, on a real card too: NVIDIA/nvidia-settings issue 92.
@@ -54,9 +56,17 @@ else:
         pynvml.nvmlDeviceSetMemClkVfOffset(device, memory)
         found = read("nvmlDeviceGetGpcClkVfOffset"), read("nvmlDeviceGetMemClkVfOffset")
         check("offsets of clocks", found, (graphics, memory))
+    if BRANCH >= 535:
+        for offset in (1200, -1200):
+            found = pynvml.nvmlLib.nvmlDeviceSetGpcClkVfOffset(device, offset)
+            check("an offset out of the range", found, pynvml.NVML_ERROR_INVALID_ARGUMENT)
 
 found = [str(state) for state in pynvml.nvmlDeviceGetSupportedPerformanceStates(device)]
 check("performance states", found, states)
+if BRANCH >= 535:
+    low, high = ctypes.c_uint(), ctypes.c_uint()
+    found = pynvml.nvmlLib.nvmlDeviceGetMinMaxClockOfPState(device, 0, 1, ctypes.byref(low), ctypes.byref(high))
+    check("clocks of a state that there is not", found, pynvml.NVML_ERROR_INVALID_ARGUMENT)
 settings = pynvml.c_nvmlGpuThermalSettings_t()
 pynvml.nvmlLib.nvmlDeviceGetThermalSettings(device, 0, ctypes.byref(settings))
 sensor = settings.sensor[0]
