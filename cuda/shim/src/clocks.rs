@@ -9,6 +9,8 @@ use std::collections::HashMap;
 
 use nvabi_emu::Order;
 
+use crate::devices::{self, MOST};
+
 /// By stream, the number of the last operation that is certainly done.
 type Clock = Vec<u64>;
 
@@ -26,6 +28,8 @@ pub(crate) struct Clocks {
     host: Clock,
     streams: Vec<Stream>,
     events: HashMap<usize, Clock>,
+    /// By device: what all its streams, those to come as well, are behind.
+    devices: [Clock; MOST],
 }
 
 #[derive(Debug, Clone, Default)]
@@ -33,6 +37,8 @@ struct Stream {
     clock: Clock,
     /// `CU_STREAM_NON_BLOCKING`: the default stream does not wait for it, nor it for that one.
     is_apart: bool,
+    /// Of the default streams, which are of whatever device is current, this says nothing.
+    device: usize,
 }
 
 fn join(clock: &mut Clock, other: &[u64]) {
@@ -52,15 +58,24 @@ impl Clocks {
         &mut self.streams[stream]
     }
 
-    /// A stream for which the default stream does not wait.
-    pub(crate) fn set_apart(&mut self, stream: usize) {
-        self.stream(stream).is_apart = true;
+    /// A new stream of the current device, and whether it is one for which the default stream does not wait.
+    pub(crate) fn create(&mut self, stream: usize, is_apart: bool) {
+        let device = devices::current();
+        *self.stream(stream) = Stream { is_apart, device, ..Stream::default() };
+    }
+
+    fn device_of(&self, stream: usize) -> usize {
+        match self.streams.get(stream) {
+            Some(own) if stream >= FIRST => own.device,
+            _ => devices::current(),
+        }
     }
 
     /// What is done before the next operation of a stream.
     fn clock(&mut self, stream: usize) -> Clock {
-        let Stream { mut clock, is_apart } = self.stream(stream).clone();
+        let Stream { mut clock, is_apart, .. } = self.stream(stream).clone();
         join(&mut clock, &self.host);
+        join(&mut clock, &self.devices[self.device_of(stream)]);
         let with_default = self.streams.iter().enumerate().filter(|(number, other)| {
             !is_apart && !other.is_apart && (stream == LEGACY || *number == LEGACY)
         });
@@ -106,6 +121,21 @@ impl Clocks {
     pub(crate) fn wait_for_stream(&mut self, stream: usize) {
         let clock = self.clock(stream);
         join(&mut self.host, &clock);
+    }
+
+    /// The next operation of the default stream comes behind all that some devices were given.
+    pub(crate) fn default_waits(&mut self, devices: &[usize]) {
+        let mut clock = self.stream(LEGACY).clock.clone();
+        let streams = self.streams.iter().enumerate();
+        let theirs = streams.filter(|(stream, _)| devices.contains(&self.device_of(*stream)));
+        theirs.for_each(|(_, stream)| join(&mut clock, &stream.clock));
+        self.stream(LEGACY).clock = clock;
+    }
+
+    /// All that some devices are given from now on comes behind the default stream.
+    pub(crate) fn wait_for_default(&mut self, devices: &[usize]) {
+        let clock = self.stream(LEGACY).clock.clone();
+        devices.iter().for_each(|device| join(&mut self.devices[*device], &clock));
     }
 
     /// The host waits for everything.
@@ -209,7 +239,7 @@ mod tests {
     fn the_default_stream_waits_for_others_and_they_for_it() {
         let (mut clocks, mut all) = (Clocks::default(), Vec::new());
         let mut next = |clocks: &mut Clocks, stream| submit(clocks, &mut all, stream);
-        clocks.set_apart(4);
+        clocks.create(4, true);
         next(&mut clocks, 7);
         next(&mut clocks, 4);
         assert_eq!(next(&mut clocks, LEGACY), [2]);
@@ -219,6 +249,24 @@ mod tests {
         // Waiting for the default stream is waiting for those that it waits for, and not for the one apart.
         clocks.wait_for_stream(LEGACY);
         assert_eq!(next(&mut clocks, 7), [2, 6]);
+    }
+
+    #[test]
+    fn work_between_devices_is_in_turn_with_theirs() {
+        let (mut clocks, mut all) = (Clocks::default(), Vec::new());
+        let mut next = |clocks: &mut Clocks, stream| submit(clocks, &mut all, stream);
+        for stream in 3..6 {
+            devices::set_current(stream - 3);
+            clocks.create(stream, true);
+            next(&mut clocks, stream);
+        }
+        clocks.default_waits(&[0, 1]);
+        assert_eq!(next(&mut clocks, LEGACY), [3]);
+        clocks.wait_for_default(&[0, 1]);
+        assert_eq!(next(&mut clocks, 3), [3]);
+        assert_eq!(next(&mut clocks, 4), [3, 5]);
+        assert_eq!(next(&mut clocks, 5), [1, 2, 4, 5, 6]);
+        devices::set_current(0);
     }
 
     #[test]

@@ -144,9 +144,27 @@ fn peer_context(context: Handle) -> Result<usize> {
     of_context(context)?.filter(|device| *device != current()).ok_or(INVALID_CONTEXT)
 }
 
-fn both_contexts(to: Handle, from: Handle) -> Result {
-    of_context(to)?.ok_or(INVALID_CONTEXT)?;
-    of_context(from)?.ok_or(INVALID_CONTEXT)?;
+fn both_contexts(to: Handle, from: Handle) -> Result<[usize; 2]> {
+    let device = |context| of_context(context)?.ok_or(INVALID_CONTEXT);
+    Ok([device(to)?, device(from)?])
+}
+
+/// Copies from one device to another, in turn with all that these and the current one are given.
+///
+/// # Safety
+///
+/// As [`transfer`], with both sides on devices.
+unsafe fn copy_between(
+    [to_device, from_device]: [usize; 2],
+    to: u64,
+    from: u64,
+    size: usize,
+) -> Result {
+    let devices = [to_device, from_device, current()];
+    state().default_waits(&devices);
+    // SAFETY: this function's contract.
+    unsafe { transfer(to, true, from, true, size)? };
+    state().wait_for_default(&devices);
     Ok(())
 }
 
@@ -207,8 +225,7 @@ unchecked! {
         out.put_text(&bus_id(check(device)?), usize::try_from(length).unwrap_or(0))
     }
     cuMemcpyPeer(to: u64, to_context: Handle, from: u64, from_context: Handle, size: usize) {
-        both_contexts(to_context, from_context)?;
-        transfer(to, true, from, true, size)
+        copy_between(both_contexts(to_context, from_context)?, to, from, size)
     }
     cuMemcpyPeerAsync(
         to: u64, to_context: Handle, from: u64, from_context: Handle, size: usize, stream: Handle
@@ -223,9 +240,7 @@ remembered_unchecked! {
         out.put_text(&bus_id(check(device)?), usize::try_from(length).unwrap_or(0))
     }
     cudaMemcpyPeer(to: u64, to_device: c_int, from: u64, from_device: c_int, size: usize) {
-        check(to_device)?;
-        check(from_device)?;
-        transfer(to, true, from, true, size)
+        copy_between([check(to_device)?, check(from_device)?], to, from, size)
     }
     cudaMemcpyPeerAsync(
         to: u64, to_device: c_int, from: u64, from_device: c_int, size: usize, stream: Handle

@@ -774,6 +774,16 @@ impl State {
         self.check()
     }
 
+    /// What names no stream comes behind all that some devices were given.
+    pub(crate) fn default_waits(&mut self, devices: &[usize]) {
+        self.clocks.default_waits(devices);
+    }
+
+    /// All that some devices are given from now on comes behind what named no stream.
+    pub(crate) fn wait_for_default(&mut self, devices: &[usize]) {
+        self.clocks.wait_for_default(devices);
+    }
+
     /// The host waits for a stream, or learns that it has done everything.
     pub(crate) fn wait_for_stream(&mut self, stream: *mut c_void) -> Result {
         self.stream(stream)?;
@@ -809,8 +819,8 @@ impl State {
     pub(crate) fn stream_create(&mut self, flags: u32) -> *mut c_void {
         self.streams.push(Some(devices::current()));
         let stream = handle(STREAM, self.streams.len() - 1);
-        if let (true, Ok(number)) = (flags & STREAM_NON_BLOCKING != 0, stream_number(stream)) {
-            self.clocks.set_apart(number);
+        if let Ok(number) = stream_number(stream) {
+            self.clocks.create(number, flags & STREAM_NON_BLOCKING != 0);
         }
         stream
     }

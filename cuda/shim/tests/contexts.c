@@ -2,6 +2,9 @@
 //
 //     contexts           all of it
 //     contexts open      the second process: handles come by file 3
+//     contexts peer      a copy between devices, which their streams wait for and it for them
+//     contexts async     the same copy in a stream, which nothing orders
+//     contexts wait      a device that waits for its own streams alone
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +26,7 @@ int cuMemcpyPeerAsync(Address, void *, Address, void *, size_t, void *);
 int cuPointerGetAttribute(void *, int, Address); int cuMemAllocFromPoolAsync(Address *, size_t, void *, void *);
 int cuDeviceGetDefaultMemPool(void **, int); int cuMemPoolSetAccess(void *, const int *, size_t);
 int cuMemPoolGetAccess(int *, void *, const int *); int cuDeviceSetMemPool(int, void *);
+int cuStreamCreate(void **, unsigned); int cuMemsetD32Async(Address, unsigned, size_t, void *);
 int cuModuleLoadData(void **, const void *); int cuModuleGetFunction(void **, void *, const char *);
 int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
 int cuIpcGetMemHandle(Handle *, Address); int cuIpcOpenMemHandle_v2(Address *, Handle, unsigned);
@@ -111,6 +115,43 @@ static void addresses(void) {
     printf("\n");
 }
 
+// Memory of both devices, and a stream of each that waits for no other; the first device is current.
+typedef struct { void *contexts[2], *streams[2]; Address memory[2]; } Devices;
+
+static Devices both(void) {
+    Devices both;
+    int device;
+    for (device = 2; device--;) {
+        DO(cuDevicePrimaryCtxRetain(&both.contexts[device], device));
+        DO(cuCtxSetCurrent(both.contexts[device]));
+        DO(cuMemAlloc_v2(&both.memory[device], 4));
+        DO(cuStreamCreate(&both.streams[device], 1));
+    }
+    return both;
+}
+
+static void copy(int is_async) {
+    Devices d = both();
+    void *stream;
+    DO(cuMemsetD32Async(d.memory[0], 1, 1, d.streams[0]));
+    if (is_async) DO(cuMemcpyPeerAsync(d.memory[1], d.contexts[1], d.memory[0], d.contexts[0], 4, 0));
+    else DO(cuMemcpyPeer(d.memory[1], d.contexts[1], d.memory[0], d.contexts[0], 4));
+    DO(cuMemsetD32Async(d.memory[0], 2, 1, d.streams[0]));
+    // A stream that is made later is of the future, too.
+    DO(cuCtxSetCurrent(d.contexts[1]));
+    DO(cuStreamCreate(&stream, 1));
+    DO(cuMemsetD32Async(d.memory[1], 3, 1, stream));
+}
+
+static void wait_apart(void) {
+    Devices d = both();
+    DO(cuMemsetD32Async(d.memory[0], 1, 1, d.streams[0]));
+    DO(cuMemsetD32Async(d.memory[1], 1, 1, d.streams[1]));
+    DO(cuCtxSynchronize());
+    DO(cuMemsetD32_v2(d.memory[0], 2, 1));
+    DO(cuMemsetD32_v2(d.memory[1], 2, 1));
+}
+
 int main(int argc, char **argv) {
     int count, value, device;
     void *contexts[2], *created, *context, *pool;
@@ -118,7 +159,13 @@ int main(int argc, char **argv) {
     char ids[2][16];
     setvbuf(stdout, 0, _IONBF, 0);
     DO(cuInit(0));
-    if (argc > 1) return open_memory(), 0;
+    if (argc > 1) {
+        if (!strcmp(argv[1], "open")) open_memory();
+        else if (!strcmp(argv[1], "peer")) copy(0);
+        else if (!strcmp(argv[1], "async")) copy(1);
+        else if (!strcmp(argv[1], "wait")) wait_apart();
+        return 0;
+    }
     DO(cuDeviceGetCount(&count));
     SAY(cuDeviceGet(&device, 2));
     DO(cuDeviceGetUuid_v2(ids[0], 0)); DO(cuDeviceGetUuid_v2(ids[1], 1));

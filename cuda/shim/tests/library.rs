@@ -767,6 +767,27 @@ cuCtxSynchronize(): 700
     }
 }
 
+/// `cuMemcpyPeer` is serialised with all work of the devices; in a stream it is not.
+#[test]
+fn copies_between_devices_are_ordered() {
+    let (said, printed) = run_devices("peer");
+    assert_eq!((&*said, &*printed), ("", ""));
+    let (said, _) = run_devices("async");
+    assert_eq!(said.matches("race").count(), 3, "{said}");
+}
+
+/// Runs a case of contexts.c with two devices whose memory is watched: what it says, and what it prints.
+fn run_devices(case: &str) -> (String, String) {
+    let folder = libraries();
+    compile(folder.path(), include_str!("contexts.c"));
+    let mut command = Command::new(folder.path().join("program"));
+    command.arg(case).env("LD_LIBRARY_PATH", folder.path());
+    command.env("NVABI_EMU_DEVICES", "2").env("NVABI_EMU_GLOBAL", "1");
+    let output = command.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (text(output.stderr), text(output.stdout))
+}
+
 /// Runs the program as `run_case`, with what it prints.
 fn run_role(folder: &Path, role: &str, global: &str) -> (Option<i32>, String, String) {
     let mut command = Command::new(folder.join("program"));
