@@ -77,7 +77,8 @@ impl Clocks {
         join(&mut clock, &self.host);
         join(&mut clock, &self.devices[self.device_of(stream)]);
         let with_default = self.streams.iter().enumerate().filter(|(number, other)| {
-            !is_apart && !other.is_apart && (stream == LEGACY || *number == LEGACY)
+            let is_default = stream == LEGACY && self.device_of(*number) == devices::current();
+            !is_apart && !other.is_apart && (is_default || *number == LEGACY)
         });
         with_default.for_each(|(_, other)| join(&mut clock, &other.clock));
         clock
@@ -136,6 +137,13 @@ impl Clocks {
     pub(crate) fn wait_for_default(&mut self, devices: &[usize]) {
         let clock = self.stream(LEGACY).clock.clone();
         devices.iter().for_each(|device| join(&mut self.devices[*device], &clock));
+    }
+
+    /// The host waits for the streams of a device, and for the default ones.
+    pub(crate) fn wait_for_device(&mut self, device: usize) {
+        let streams = self.streams.iter().enumerate();
+        let own = streams.filter(|(number, stream)| *number < FIRST || stream.device == device);
+        own.for_each(|(_, stream)| join(&mut self.host, &stream.clock));
     }
 
     /// The host waits for everything.
@@ -267,6 +275,8 @@ mod tests {
         assert_eq!(next(&mut clocks, 4), [3, 5]);
         assert_eq!(next(&mut clocks, 5), [1, 2, 4, 5, 6]);
         devices::set_current(0);
+        clocks.wait_for_device(0);
+        assert_eq!(next(&mut clocks, 3), [3, 6, 7]);
     }
 
     #[test]

@@ -172,15 +172,16 @@ calls! {
         out.put_if_wanted(context_of(devices::pop()));
         Ok(())
     }
-    cuCtxSynchronize() { state().wait_for_all() }
+    cuCtxSynchronize() { state().wait_for_device(devices::current()) }
     cuStreamGetCtx_v2(stream: Handle, out: Out<Handle>, green: Out<Handle>) {
         let device = state().device_of(stream)?;
         green.put_if_wanted(std::ptr::null_mut());
         out.put(context_of(device))
     }
     cuCtxSynchronize_v2(ctx: Handle) {
-        let _ = ctx;
-        state().wait_for_all()
+        // As below: anything may be there.
+        let device = devices::of_context(ctx).ok().flatten().unwrap_or(devices::current());
+        state().wait_for_device(device)
     }
     cuCtxGetDevice_v2(out: Out<c_int>, ctx: Handle) {
         // numba calls this form with the arguments of the other, so that anything may be there.

@@ -768,6 +768,12 @@ impl State {
         self.clocks.wait_for_stream(clocks::current_or_default());
     }
 
+    /// The host waits for a device.
+    pub(crate) fn wait_for_device(&mut self, device: usize) -> Result {
+        self.clocks.wait_for_device(device);
+        self.check()
+    }
+
     /// The host waits for everything.
     pub(crate) fn wait_for_all(&mut self) -> Result {
         self.clocks.wait_for_all();

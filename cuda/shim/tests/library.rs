@@ -776,6 +776,13 @@ fn copies_between_devices_are_ordered() {
     assert_eq!(said.matches("race").count(), 3, "{said}");
 }
 
+/// The other device's work goes on, and races with what comes then.
+#[test]
+fn a_device_waits_for_its_own_streams() {
+    let (said, _) = run_devices("wait");
+    assert!(said.matches("race").count() == 1 && said.contains("0x1000000000"), "{said}");
+}
+
 /// Runs a case of contexts.c with two devices whose memory is watched: what it says, and what it prints.
 fn run_devices(case: &str) -> (String, String) {
     let folder = libraries();
