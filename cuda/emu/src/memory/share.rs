@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use super::{Allocation, Chunk, Current, GUARD, Mapping, Memory, Owner, Table, pointer};
+use super::{Allocation, Chunk, Current, GUARD, Mapping, Memory, Owner, Table, access, pointer};
 use crate::error::DeviceError;
 
 /// Bytes of a file that are written at once, if one of them is not zero: the rest of it takes no memory.
@@ -86,16 +86,24 @@ impl Mapping {
     }
 
     fn copy_to(&self, file: &File) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(PIECE as usize);
         for at in (0..self.size).step_by(PIECE as usize) {
-            let size = PIECE.min(self.size - at) as usize;
-            // SAFETY: the bytes are inside of this mapping, which is valid and initialised, and nobody writes there
-            // (see `share`).
-            let bytes = unsafe { std::slice::from_raw_parts(pointer(self.start + at), size) };
+            bytes.clear();
+            self.read_piece(at, PIECE.min(self.size - at), &mut bytes);
             if bytes.iter().any(|byte| *byte != 0) {
-                file.write_all_at(bytes, at)?;
+                file.write_all_at(&bytes, at)?;
             }
         }
         Ok(())
+    }
+
+    /// Bytes that another thread may write at the same time, which no slice may be of. Sizes are multiples of `ALIGN`.
+    fn read_piece(&self, at: u64, size: u64, bytes: &mut Vec<u8>) {
+        for at in (at..at + size).step_by(8) {
+            // SAFETY: the word is inside of this mapping, which is valid.
+            let word = unsafe { access::load(pointer(self.start + at), 8) };
+            bytes.extend_from_slice(&word.to_ne_bytes());
+        }
     }
 
     fn replace_by(&self, file: &File) -> io::Result<()> {
