@@ -439,7 +439,8 @@ impl Device {
         self.memory.device_of(address).map(|(device, _)| device)
     }
 
-    /// Lets kernels of the devices that have a bit reach an allocation, by its first byte, beside those of its own.
+    /// Lets kernels of the devices that have a bit, and of no others, reach an allocation, by its first byte, beside those
+    /// of its own: memory of a pool.
     pub fn open_to(&mut self, address: u64, devices: u64) {
         self.memory.open_to(address, devices);
     }

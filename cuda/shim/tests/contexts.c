@@ -220,6 +220,8 @@ int main(int argc, char **argv) {
     SAY(cuDeviceSetMemPool(0, pool));
     share(memory[1]);
     DO(cuMemPoolSetAccess(pool, none, 1));
+    // What is in a pool is no peer's.
+    DO(cuCtxEnablePeerAccess(contexts[1], 0));
     void *module, *kernel, *arguments[] = {&pooled};
     DO(cuModuleLoadData(&module, PTX));
     DO(cuModuleGetFunction(&kernel, module, "twice"));

@@ -117,12 +117,15 @@ struct Allocation {
     device: u8,
     /// A bit for each device that reaches it, whatever else that device reaches.
     open_to: u64,
+    /// Whether these and its own are all: it is in a pool.
+    is_pooled: bool,
 }
 
 impl Allocation {
     /// Whether kernels of a device reach it.
     fn is_open_to(&self, current: Current) -> bool {
-        self.open_to >> current.device & 1 != 0 || current.reaches >> self.device & 1 != 0
+        let reaches = if self.is_pooled { 1 << current.device } else { current.reaches };
+        self.open_to >> current.device & 1 != 0 || reaches >> self.device & 1 != 0
     }
 }
 
@@ -309,7 +312,8 @@ impl Memory {
         let is_of_host = table.chunks.get(&chunk).is_some_and(|chunk| chunk.owner == Owner::Host);
         let open_to = if is_of_host { u64::MAX } else { 0 };
         let Current { device, .. } = self.current;
-        let allocation = Allocation { size: size.max(1), chunk: Some(chunk), device, open_to };
+        let allocation =
+            Allocation { size: size.max(1), chunk: Some(chunk), device, open_to, is_pooled: false };
         table.allocations.insert(start, allocation);
         if let Some(shadow) = &self.shadow {
             shadow.add(start, size);
@@ -345,7 +349,8 @@ impl Memory {
     /// As of [`crate::Device::register`].
     pub(crate) unsafe fn register(&self, address: u64, size: u64) {
         let Current { device, .. } = self.current;
-        let allocation = Allocation { size, chunk: None, device, open_to: u64::MAX };
+        let allocation =
+            Allocation { size, chunk: None, device, open_to: u64::MAX, is_pooled: false };
         self.table_mut().allocations.insert(address, allocation);
     }
 
@@ -401,10 +406,10 @@ impl Memory {
         Some((allocation.device, allocation.is_open_to(self.current)))
     }
 
-    /// Lets devices that have a bit reach an allocation, by its first byte, beside its own.
+    /// Lets devices that have a bit, and no others, reach an allocation, by its first byte, beside its own.
     pub(crate) fn open_to(&mut self, address: u64, devices: u64) {
         if let Some(allocation) = self.table_mut().allocations.get_mut(&address) {
-            allocation.open_to = devices;
+            (allocation.open_to, allocation.is_pooled) = (devices, true);
         }
     }
 
@@ -664,8 +669,11 @@ mod tests {
         memory.select(2, 0b100);
         memory.open_to(own, 0b100);
         assert_eq!(reached(&memory), [true; 2]);
-        memory.select(3, 0b1000);
+        // What is opened by itself is open to nobody else.
+        memory.select(3, 0b1010);
         assert_eq!(reached(&memory), [false, true]);
+        memory.select(1, 0b10);
+        assert_eq!(reached(&memory), [true; 2]);
     }
 
     #[test]

@@ -157,7 +157,8 @@ impl Memory {
         let table = self.table_mut_unlocked();
         let (chunk, start) = (mapping.start, mapping.start + skipped);
         table.chunks.insert(chunk, Chunk { mapping, allocations: 1, owner: Owner::Other });
-        let allocation = Allocation { size, chunk: Some(chunk), device, open_to: 0 };
+        let allocation =
+            Allocation { size, chunk: Some(chunk), device, open_to: 0, is_pooled: false };
         table.allocations.insert(start, allocation);
         if let Some(shadow) = &self.shadow {
             shadow.add(start, size);
