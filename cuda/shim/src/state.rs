@@ -208,9 +208,8 @@ struct Mipmap {
 pub(crate) struct State {
     pub(crate) device: Device,
     pub(crate) peers: Peers,
-    modules: Vec<Option<Module>>,
-    /// Of each of them, the device.
-    module_devices: Vec<usize>,
+    /// Each with its device.
+    modules: Vec<Option<(usize, Module)>>,
     functions: Vec<(usize, std::ffi::CString)>,
     /// The device of each.
     streams: Vec<Option<usize>>,
@@ -377,7 +376,6 @@ impl State {
             device,
             peers: Peers::default(),
             modules: Vec::new(),
-            module_devices: Vec::new(),
             functions: Vec::new(),
             streams: Vec::new(),
             events: Vec::new(),
@@ -439,9 +437,9 @@ impl State {
 
     /// Ends the context of a device: all that it has is gone.
     pub(crate) fn reset(&mut self, device: usize) {
-        for at in 0..self.modules.len() {
-            let module = self.modules[at].take_if(|_| self.module_devices[at] == device);
-            module.iter().for_each(|module| self.device.unload(module));
+        for slot in &mut self.modules {
+            let module = slot.take_if(|(of, _)| *of == device);
+            module.iter().for_each(|(_, module)| self.device.unload(module));
         }
         let is_own = |state: &Self, address: u64| state.owner(address) == device;
         let of_arrays = |state: &Self, array: &Array| is_own(state, array.image.address);
@@ -509,8 +507,7 @@ impl State {
     }
 
     fn add_module(&mut self, module: Module) -> *mut c_void {
-        self.modules.push(Some(module));
-        self.module_devices.push(devices::current());
+        self.modules.push(Some((devices::current(), module)));
         handle(MODULE, self.modules.len() - 1)
     }
 
@@ -568,12 +565,13 @@ impl State {
     }
 
     fn module(&self, module: usize) -> Result<&Module> {
-        self.modules.get(module).and_then(Option::as_ref).ok_or(INVALID_HANDLE)
+        let slot = self.modules.get(module).and_then(Option::as_ref);
+        slot.map(|(_, module)| module).ok_or(INVALID_HANDLE)
     }
 
     pub(crate) fn unload(&mut self, module: *mut c_void) -> Result {
         let slot = self.modules.get_mut(number(MODULE, module)?).ok_or(INVALID_HANDLE)?;
-        let module = slot.take().ok_or(INVALID_HANDLE)?;
+        let (_, module) = slot.take().ok_or(INVALID_HANDLE)?;
         self.device.unload(&module);
         Ok(())
     }
@@ -644,7 +642,7 @@ impl State {
             cooperative: request.cooperative,
             ..self.launch.clone()
         };
-        let Some(loaded) = self.modules.get(module).and_then(Option::as_ref) else {
+        let Some((_, loaded)) = self.modules.get(module).and_then(Option::as_ref) else {
             return Err(INVALID_HANDLE);
         };
         let recorder = match &mut self.recorder {
