@@ -282,9 +282,9 @@ impl State {
         if *count > 0 {
             return Ok(());
         }
-        self.ipc.opened.remove(&address);
         // As a free: it waits for all that may use it.
         self.wait_for_all()?;
+        self.ipc.close(address);
         Ok(self.device.free(address)?)
     }
 
