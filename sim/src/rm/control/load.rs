@@ -65,12 +65,12 @@ fn samples(driver: &mut Driver, target: &Target<'_>, params: &mut Params) -> Res
         let place = |name: &str| params.place(&format!("samples[0].{field}.{name}"));
         let (Ok(share), Ok(process)) = (place("util"), place("procId")) else { continue };
         for (at, sample) in samples.iter().enumerate() {
-            let own = match field {
-                "fb" => sample.shares.memory,
-                "gr" => sample.shares.graphics,
-                _ => 0,
+            // NVML finds a program by what it is to graphics, even where it only copies.
+            let (own, worked) = match field {
+                "fb" => (sample.shares.memory, sample.process),
+                "gr" => (sample.shares.graphics, sample.process),
+                _ => (0, None),
             };
-            let worked = sample.process.filter(|_| own > 0);
             let mut put = |range: FieldRange, number: u32| {
                 let range = FieldRange { offset: range.offset + at * size, ..range };
                 params.write(range, &Datum::Number(number.into()));
