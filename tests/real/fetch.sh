@@ -117,9 +117,9 @@ fi
 # Of contrib, which a machine seldom has among its sources.
 if [ ! -e "$cache/nvtop/nvtop" ]; then
     packages=$(mktemp -d "$cache/.work.XXXXXX")
-    . /etc/os-release
     if (
-        archive "$packages" deb "${VERSION_CODENAME:-}" "main contrib" "nvtop is not tested" &&
+        . /etc/os-release &&
+            archive "$packages" deb "${VERSION_CODENAME:-}" "main contrib" "nvtop is not tested" &&
             cd "$packages" && apt-get "${own[@]}" download -qq nvtop
     ) >&2; then
         dpkg -x "$packages"/nvtop_*.deb "$packages/root"
