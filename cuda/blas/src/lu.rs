@@ -202,6 +202,9 @@ fn invert<T: Number>(
     Ok(0)
 }
 
+/// Where matrices of a batch are, and their leading dimension.
+type List<T> = (*const *const T, c_int);
+
 /// A batch of square matrices, and what each of them has in memory of the device.
 struct Batch {
     rows: usize,
@@ -218,10 +221,9 @@ impl Batch {
     fn matrix<T>(
         &self,
         name: &str,
-        list: *const *const T,
+        (list, lead): List<T>,
         at: usize,
         columns: usize,
-        lead: c_int,
     ) -> Result<Matrix<T>> {
         Matrix::new(name, pointer(name, list, at)?, [self.rows, columns], lead.into(), false)
     }
@@ -245,27 +247,17 @@ impl Batch {
     }
 }
 
-fn factor_all<T: Number>(
-    batch: &Batch,
-    a: *const *const T,
-    lead: c_int,
-    info: *mut c_int,
-) -> Result {
+fn factor_all<T: Number>(batch: &Batch, a: List<T>, info: *mut c_int) -> Result {
     batch.each(info, |at| {
-        let a = batch.matrix("matrix a", a, at, batch.rows, lead)?;
+        let a = batch.matrix("matrix a", a, at, batch.rows)?;
         Ok(factor(&a, batch.pivots(at)?.as_ref()))
     })
 }
 
-fn invert_all<T: Number>(
-    batch: &Batch,
-    (a, lead): (*const *const T, c_int),
-    (c, into_lead): (*const *const T, c_int),
-    info: *mut c_int,
-) -> Result {
+fn invert_all<T: Number>(batch: &Batch, a: List<T>, into: List<T>, info: *mut c_int) -> Result {
     batch.each(info, |at| {
-        let a = batch.matrix("matrix a", a, at, batch.rows, lead)?;
-        let into = batch.matrix("matrix c", c, at, batch.rows, into_lead)?;
+        let a = batch.matrix("matrix a", a, at, batch.rows)?;
+        let into = batch.matrix("matrix c", into, at, batch.rows)?;
         invert(&a, batch.pivots(at)?.as_ref(), &into)
     })
 }
@@ -274,19 +266,14 @@ fn invert_all<T: Number>(
 const MOST_ROWS: usize = 32;
 
 /// Inverts matrices that stay as they are.
-fn invert_at_once<T: Number>(
-    batch: &Batch,
-    (a, lead): (*const *const T, c_int),
-    (c, into_lead): (*const *const T, c_int),
-    info: *mut c_int,
-) -> Result {
+fn invert_at_once<T: Number>(batch: &Batch, a: List<T>, into: List<T>, info: *mut c_int) -> Result {
     let rows = batch.rows;
     if rows > MOST_ROWS {
         return Err(INVALID_VALUE);
     }
     batch.each(info, |at| {
-        let a = batch.matrix("matrix a", a, at, rows, lead)?;
-        let into = batch.matrix("matrix ainv", c, at, rows, into_lead)?;
+        let a = batch.matrix("matrix a", a, at, rows)?;
+        let into = batch.matrix("matrix ainv", into, at, rows)?;
         let mut copy: Vec<T> = (0..rows * rows).map(|at| a.get(at / rows, at % rows)).collect();
         let mut pivots = [0; MOST_ROWS];
         let (copy, pivots) = (by_rows(&mut copy, rows, rows), by_rows(&mut pivots, rows, 1));
@@ -323,7 +310,7 @@ macro_rules! factorisations {
             batch: c_int
         ) {
             begin(handle)?;
-            factor_all(&Batch::new(n, batch, pivots)?, a, la, info)
+            factor_all(&Batch::new(n, batch, pivots)?, (a, la), info)
         }
         $getrs(
             handle: Handle, trans: c_int, n: c_int, sides: c_int, a: *const *const $T, la: c_int,
@@ -335,8 +322,8 @@ macro_rules! factorisations {
             let operation = operation.map_err(|_| INVALID_VALUE)?;
             let (batch, sides) = (Batch::new(n, batch, pivots)?, count(sides.into())?);
             (0..batch.count).try_for_each(|at| {
-                let a = batch.matrix("matrix a", a, at, batch.rows, la)?;
-                let b = batch.matrix("matrix b", b, at, sides, lb)?;
+                let a = batch.matrix("matrix a", (a, la), at, batch.rows)?;
+                let b = batch.matrix("matrix b", (b, lb), at, sides)?;
                 solve(&a, operation, batch.pivots(at)?.as_ref(), &b)
             })
         }
