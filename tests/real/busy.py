@@ -153,16 +153,7 @@ for what, words in ("kernels", [sys.argv[1]]), ("copies", ["lasting", "0"]):
             it.sampleValue.uiVal for it in samples):
         sys.exit(f"samples after {what}: {[(it.timeStamp - now, it.sampleValue.uiVal) for it in samples]}")
 # Who only copies does nothing with the SMs, and is shown all the same.
-UP = """
-import ctypes, time
-cuda, size, end = ctypes.CDLL("libcuda.so.1"), ctypes.c_size_t(8 << 20), time.monotonic() + 4
-context, there, here = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_void_p()
-assert not cuda.cuInit(0) and not cuda.cuCtxCreate_v2(ctypes.byref(context), 2, 0)
-assert not cuda.cuMemAlloc_v2(ctypes.byref(there), size) and not cuda.cuMemAllocHost_v2(ctypes.byref(here), size)
-while time.monotonic() < end:
-    assert not cuda.cuMemcpyHtoD_v2(there, here, size)
-"""
-program = subprocess.Popen([sys.executable, "-c", UP])
+program = subprocess.Popen([sys.executable, os.path.join(here, "copies.py"), "up", "0"], stdout=subprocess.DEVNULL)
 time.sleep(2)
 rows = [row for _ in range(3) for row in monitored(program.pid)]
 if program.wait() or not any(memory not in ("-", "0") for _, memory in rows):

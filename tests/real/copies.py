@@ -80,13 +80,23 @@ def large():
     call("cuMemFree_v2", memory)
 
 
-def lasting(_):
-    """Copies for as long as it takes others to see that the device is busy."""
-    size, end = 16 << 20, time.monotonic() + 1.5
+def keep_copying(seconds, comes_back):
+    size, end = 16 << 20, time.monotonic() + seconds
     host, memory = made(ctypes.c_void_p, "cuMemAllocHost_v2", Size(size)), device_memory(size)
     while time.monotonic() < end:
         call("cuMemcpyHtoD_v2", memory, host, Size(size))
-        call("cuMemcpyDtoH_v2", host, memory, Size(size))
+        if comes_back:
+            call("cuMemcpyDtoH_v2", host, memory, Size(size))
+
+
+def lasting(_):
+    """Copies for as long as it takes others to see that the device is busy."""
+    keep_copying(1.5, comes_back=True)
+
+
+def up(_):
+    """The same to the device alone, which has no kernel then, for several looks."""
+    keep_copying(4, comes_back=False)
 
 
 def streams():

@@ -123,8 +123,10 @@ if [ ! -e "$cache/nvtop/nvtop" ]; then
             cd "$packages" && apt-get "${own[@]}" download -qq nvtop
     ) >&2; then
         dpkg -x "$packages"/nvtop_*.deb "$packages/root"
-        mkdir -p "$cache/nvtop"
-        mv "$packages/root/usr/bin/nvtop" "$cache/nvtop/nvtop"
+        mkdir "$packages/nvtop"
+        find "$packages/root" -path '*/bin/nvtop' -exec cp -a {} "$packages/nvtop/" \;
+        rm -rf "$cache/nvtop"
+        mv "$packages/nvtop" "$cache/nvtop"
     else
         echo "fetch.sh: no nvtop from Debian: it is not tested" >&2
     fi

@@ -16,11 +16,13 @@ device = pynvml.nvmlDeviceGetHandleByIndex(0)
 BRANCH = int(pynvml.nvmlSystemGetDriverVersion().split(".")[0])
 
 
-def read(name, *words):
-    """What a function whose last parameter is an integer writes there."""
-    value = ctypes.c_int(-1)
-    status = getattr(pynvml.nvmlLib, name)(device, *words, ctypes.byref(value))
-    return value.value if status == 0 else pynvml.NVMLError(status).value
+def read(name, *words, values=1):
+    """What a function whose last parameters are integers writes there: one, or a tuple; or its error."""
+    found = [ctypes.c_int(-1) for _ in range(values)]
+    status = getattr(pynvml.nvmlLib, name)(device, *words, *map(ctypes.byref, found))
+    if status:
+        return status
+    return found[0].value if values == 1 else tuple(it.value for it in found)
 
 
 def check(what, found, expected):
@@ -39,9 +41,7 @@ if speed == "-":
     check("setting a fan", pynvml.nvmlLib.nvmlDeviceSetFanSpeed_v2(device, 0, 60), NO_SUCH)
     check("an offset", read("nvmlDeviceGetGpcClkVfOffset"), NO_SUCH)
 else:
-    low, high = ctypes.c_uint(), ctypes.c_uint()
-    pynvml.nvmlLib.nvmlDeviceGetMinMaxFanSpeed(device, ctypes.byref(low), ctypes.byref(high))
-    check("the range of the fan", (low.value, high.value), (30, 100))
+    check("the range of the fan", read("nvmlDeviceGetMinMaxFanSpeed", values=2), (30, 100))
     at_rest = [int(speed), max(int(speed), 30), pynvml.NVML_FAN_POLICY_TEMPERATURE_CONTINOUS_SW]
     check("the fan at rest", fan(), at_rest)
     for percent in (61, 100, 30, 5):
@@ -64,8 +64,7 @@ else:
 found = [str(state) for state in pynvml.nvmlDeviceGetSupportedPerformanceStates(device)]
 check("performance states", found, states)
 if BRANCH >= 535:
-    low, high = ctypes.c_uint(), ctypes.c_uint()
-    found = pynvml.nvmlLib.nvmlDeviceGetMinMaxClockOfPState(device, 0, 1, ctypes.byref(low), ctypes.byref(high))
+    found = read("nvmlDeviceGetMinMaxClockOfPState", 0, 1, values=2)
     check("clocks of a state that there is not", found, pynvml.NVML_ERROR_INVALID_ARGUMENT)
 settings = pynvml.c_nvmlGpuThermalSettings_t()
 pynvml.nvmlLib.nvmlDeviceGetThermalSettings(device, 0, ctypes.byref(settings))
