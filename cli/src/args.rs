@@ -399,6 +399,12 @@ pub(crate) enum RmInjection {
         #[arg(long, value_name = "N", default_value_t = 1,
             value_parser = clap::value_parser!(u32).range(1..))]
         count: u32,
+        /// Errors of the memory in the chip, its SMs', instead of the DRAM's.
+        #[arg(long)]
+        sram: bool,
+        /// The GPU instance whose SMs had them, on a divided GPU.
+        #[arg(long, value_name = "ID", requires = "sram")]
+        instance: Option<u32>,
     },
     /// A temperature, which stays; from the limit on clocks are slowed down.
     Temperature {

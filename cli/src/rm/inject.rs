@@ -3,7 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
-use nvabi_sim::rm::{Injected, Injection};
+use nvabi_sim::rm::{EccMemory, Injected, Injection};
 
 use super::connection::{self, Kind, ToInject};
 use super::folder::Folder;
@@ -29,8 +29,9 @@ pub(crate) fn inject(context: &Context<'_>, args: &RmInject) -> ExitCode {
 fn ask(args: &RmInject) -> io::Result<Injected> {
     let what = match args.what {
         RmInjection::Xid { number } => Injection::Xid(number),
-        RmInjection::Ecc { uncorrected, count } => {
-            Injection::Ecc { is_uncorrected: uncorrected, count }
+        RmInjection::Ecc { uncorrected, count, sram, instance } => {
+            let memory = if sram { EccMemory::Sram { instance } } else { EccMemory::Dram };
+            Injection::Ecc { memory, is_uncorrected: uncorrected, count }
         }
         RmInjection::Temperature { degrees } => Injection::Temperature(degrees),
         RmInjection::Lost => Injection::Lost,
@@ -44,10 +45,12 @@ fn ask(args: &RmInject) -> io::Result<Injected> {
 fn in_words(args: &RmInject, injected: &Injected) -> String {
     let what = match args.what {
         RmInjection::Xid { number } => format!("Xid {number}"),
-        RmInjection::Ecc { uncorrected, count } => {
+        RmInjection::Ecc { uncorrected, count, sram, instance } => {
             let kind = if uncorrected { "uncorrected" } else { "corrected" };
             let errors = if count == 1 { "error" } else { "errors" };
-            format!("{count} {kind} ECC {errors}")
+            let memory = if sram { "SRAM " } else { "" };
+            let part = instance.map_or(String::new(), |id| format!(" of instance {id}"));
+            format!("{count} {kind} {memory}ECC {errors}{part}")
         }
         RmInjection::Temperature { degrees } => format!("{degrees} °C"),
         RmInjection::Lost => "loss (Xid 79)".to_owned(),

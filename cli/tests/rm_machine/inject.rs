@@ -218,6 +218,11 @@ fn what_cannot_happen_is_refused() {
         (&["lab", "xid", "0"], "0 is not in 1.."),
         (&["lab", "xid", "many"], "invalid value 'many'"),
         (&["lab", "ecc", "--count", "0"], "0 is not in 1.."),
+        (
+            &["lab", "ecc", "--sram", "--instance", "2"],
+            "GPU 0 has no instance 2: it is not divided",
+        ),
+        (&["lab", "ecc", "--instance", "2"], "--sram"),
         (&["lab", "temperature", "256"], "256 is not in 0..=255"),
         (&["lab", "temperature"], "DEGREES"),
         (&["lab", "flood"], "unexpected argument 'flood'"),

@@ -190,3 +190,68 @@ fn a_health_check_hears_of_what_is_injected() {
         assert!(!list.told.contains("not-simulated"), "{what}: {}", list.told);
     }
 }
+
+/// Errors of the memory in the chip: of the whole card, and of one instance of a divided one.
+#[test]
+fn errors_of_sms_are_shown_where_they_are() {
+    const PLACES: [&str; 2] = [
+        "--query-gpu=ecc.errors.uncorrected.volatile.sram",
+        "--query-gpu=ecc.errors.corrected.aggregate.sram",
+    ];
+    for (at, real) in versions().iter().enumerate() {
+        let (version, card) = (&real.version, ["h100", "a100"][at % 2]);
+        let lab = Lab::up(&["--gpu", card, "--tag", version]);
+        let inject = |args: &[&str]| {
+            let done = lab.rm(&[&["inject", "lab", "ecc", "--sram"], args].concat());
+            assert_eq!(done.code, Some(0), "{version}: {args:?}: {}", done.told);
+        };
+        let smi = |args: &[&str]| {
+            let done = real.smi(&lab, args);
+            assert_eq!(done.code, Some(0), "{version}: {args:?}: {}", done.told);
+            done.out
+        };
+        let counted = || PLACES.map(|place| smi(&[place, "--format=csv,noheader"]));
+        assert_eq!(counted(), ["0\n", "0\n"], "{version}");
+        inject(&["--uncorrected", "--count", "3"]);
+        inject(&["--count", "2"]);
+        assert_eq!(counted(), ["3\n", "2\n"], "{version}");
+        let told = smi(&["-q", "-d", "ecc"]);
+        let counts = |name: &str| {
+            let lines = told.lines().filter(|line| line.trim().starts_with(name));
+            lines.filter_map(|line| line.rsplit(": ").next()).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(counts("SRAM Correctable"), ["2", "2"], "{version}: {told}");
+        // Since 535 it says of how they were found.
+        let uncorrected = [counts("SRAM Uncorrectable  "), counts("SRAM Uncorrectable SEC-DED")];
+        assert_eq!(uncorrected.concat(), ["3", "3"], "{version}: {told}");
+
+        smi(&["-mig", "1"]);
+        smi(&["mig", "-cgi", "9,14", "-C"]);
+        // What each instance shows, in their order.
+        let shown = || {
+            let told = smi(&["-q"]);
+            let devices = told.split("MIG Device").skip(1);
+            let of_device = devices.map(|text| {
+                let (_, count) = text.split_once("SRAM Uncorrectable").unwrap();
+                count.lines().next().unwrap().trim_matches([' ', ':']).to_owned()
+            });
+            of_device.collect::<Vec<_>>()
+        };
+        assert_eq!(shown(), ["0", "0"], "{version}");
+        inject(&["--uncorrected", "--count", "3", "--instance", "2"]);
+        inject(&["--instance", "3"]);
+        assert_eq!(shown(), ["1", "0"], "{version}: whether there was one");
+        smi(&["-p", "0"]);
+        assert_eq!(shown(), ["0", "0"], "{version}");
+        inject(&["--uncorrected", "--instance", "3"]);
+        assert_eq!(shown(), ["0", "1"], "{version}: the other's is forgotten");
+        for (args, told) in [
+            (&["--instance", "7"][..], "GPU 0 has no instance 7: it has 2, 3"),
+            (&[], "GPU 0 is divided: name the instance whose SMs have the error, of 2, 3"),
+        ] {
+            let done = lab.rm(&[&["inject", "lab", "ecc", "--sram"], args].concat());
+            assert_eq!(done.code, Some(2), "{version}: {}", done.told);
+            assert!(done.told.contains(told), "{version}: {}", done.told);
+        }
+    }
+}

@@ -16,8 +16,10 @@ use crate::profile::Datum;
 pub enum Injection {
     /// The driver reports an error by this number.
     Xid(u32),
-    /// Bits of its memory were wrong.
+    /// Bits of a memory were wrong.
     Ecc {
+        /// Which memory.
+        memory: EccMemory,
         /// Whether they could not be corrected.
         is_uncorrected: bool,
         /// How many such errors are counted.
@@ -27,6 +29,18 @@ pub enum Injection {
     Temperature(u32),
     /// It has fallen off the bus.
     Lost,
+}
+
+/// A memory whose errors a GPU counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EccMemory {
+    /// The DRAM beside the chip.
+    Dram,
+    /// The SRAM of its SMs, on a divided GPU those of an instance.
+    Sram {
+        /// The number of the GPU instance.
+        instance: Option<u32>,
+    },
 }
 
 /// What came of it.
@@ -72,8 +86,9 @@ impl Driver {
         let gpu_name = own.text("identity.name");
         let events = match what {
             Injection::Xid(number) => Some(self.report_xid(gpu, number)),
-            Injection::Ecc { is_uncorrected, count } => {
-                Some(self.count_ecc_errors(gpu, is_uncorrected, count)?)
+            Injection::Ecc { memory, is_uncorrected, count } => {
+                self.need_ecc(gpu, memory)?;
+                Some(self.count_ecc_errors(gpu, memory, is_uncorrected, count)?)
             }
             Injection::Temperature(degrees) => {
                 self.set_state(gpu, "state.temperature", degrees.into())?;
@@ -84,27 +99,64 @@ impl Driver {
         Ok(Injected { gpu_name, events })
     }
 
-    /// Errors of the GPU's memory: since it was started, and in all.
-    fn count_ecc_errors(
-        &mut self,
-        gpu: usize,
-        is_uncorrected: bool,
-        count: u32,
-    ) -> io::Result<usize> {
+    /// Whether there is such a memory, and its errors are counted.
+    fn need_ecc(&self, gpu: usize, memory: EccMemory) -> io::Result<()> {
         if self.number(gpu, "state.ecc")? == 0 {
             let text = format!("GPU {gpu} has no ECC, or it is off: it counts no such errors");
             return Err(refusal(text));
         }
+        let EccMemory::Sram { instance } = memory else { return Ok(()) };
+        let instances = &self.gpus[gpu].instances.0;
+        let list = instances.keys().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        match instance {
+            None if instances.is_empty() => Ok(()),
+            None => Err(refusal(format!(
+                "GPU {gpu} is divided: name the instance whose SMs have the error, of {list}"
+            ))),
+            Some(number) if instances.contains_key(&number) => Ok(()),
+            Some(number) if instances.is_empty() => {
+                Err(refusal(format!("GPU {gpu} has no instance {number}: it is not divided")))
+            }
+            Some(number) => {
+                Err(refusal(format!("GPU {gpu} has no instance {number}: it has {list}")))
+            }
+        }
+    }
+
+    /// Errors of a memory: since the driver was loaded, and in all.
+    fn count_ecc_errors(
+        &mut self,
+        gpu: usize,
+        memory: EccMemory,
+        is_uncorrected: bool,
+        count: u32,
+    ) -> io::Result<usize> {
         let (kind, notifier) = match is_uncorrected {
             true => ("uncorrected", "ECC_DBE"),
             false => ("corrected", "ECC_SBE"),
         };
-        for name in [format!("state.ecc_{kind}"), format!("state.ecc_{kind}_total")] {
+        let part = match memory {
+            EccMemory::Dram => "",
+            EccMemory::Sram { .. } => "sram_",
+        };
+        if let (EccMemory::Sram { instance: Some(number) }, true) = (memory, is_uncorrected) {
+            self.mark_instance(gpu, number)?;
+        }
+        for name in ["", "_total"].map(|end| format!("state.ecc_{part}{kind}{end}")) {
             // The driver's counters have 64 bits.
             let number = self.number(gpu, &name)?.saturating_add(count.into());
             self.set_state(gpu, &name, number.min(u64::MAX.into()))?;
         }
         Ok(self.notify_named(gpu, notifier, Info::default()))
+    }
+
+    /// The SMs of an instance had an error. Those of before the counters were reset are forgotten.
+    fn mark_instance(&mut self, gpu: usize, number: u32) -> io::Result<()> {
+        let is_first = self.number(gpu, "state.ecc_sram_uncorrected")? == 0;
+        for (own, instance) in &mut self.gpus[gpu].instances.0 {
+            instance.has_sram_error = (instance.has_sram_error && !is_first) || *own == number;
+        }
+        Ok(())
     }
 
     /// A/osinit.c: `osHandleGpuLost`, and `kgspRcAndNotifyAllChannels_IMPL`, which tells subdevices once for each

@@ -66,6 +66,8 @@ pub(super) struct Instance {
     pub(super) kind: Kind,
     pub(super) span: Span,
     pub(super) compute: BTreeMap<u32, Compute>,
+    /// Whether its SMs had an uncorrected error since the GPU's counters began.
+    pub(super) has_sram_error: bool,
 }
 
 /// What a client has chosen: a GPU instance, and a compute instance of it.
@@ -162,7 +164,8 @@ impl Instances {
         let others: Vec<Span> = kinds.iter().flat_map(|other| self.room(kinds, other).0).collect();
         let taken = |place: &Span| others.iter().filter(|other| other.overlaps(*place)).count();
         let span = left.into_iter().min_by_key(taken).ok_or(Status::INSUFFICIENT_RESOURCES)?;
-        self.0.insert(number(span), Instance { kind, span, compute: BTreeMap::new() });
+        let compute = BTreeMap::new();
+        self.0.insert(number(span), Instance { kind, span, compute, has_sram_error: false });
         Ok(number(span))
     }
 }

@@ -67,7 +67,7 @@ pub use super::{
     Count, Diagnostic, Effect, Errno, Event, Fault, GpuUse, Leak, Outcome, Report, Running, Status,
 };
 pub(crate) use control::is_answered_in_code;
-pub use inject::{Injected, Injection};
+pub use inject::{EccMemory, Injected, Injection};
 pub use interface::{CONSTANTS, Class, Command, Field, Interface, Ioctl, Layout};
 pub(crate) use interface::{FieldRange, offset_field};
 

@@ -264,6 +264,8 @@ impl Driver {
             "memory.size" => instance.kind.memory.into(),
             "memory.reserved" => 0,
             "bars.window.size" => window().map(|window| window.end - window.start)?.into(),
+            // The driver says whether there was one, and no number.
+            "state.ecc_sram_uncorrected" if !instance.has_sram_error => 0,
             "sim.window_free" => left_of_window()?.all.into(),
             "sim.window_largest" => left_of_window()?.largest.into(),
             "sim.memory_used" => used().into(),
