@@ -1873,6 +1873,46 @@ fn a_recorded_card_is_the_same_card() {
     }
 }
 
+/// `nvidia-smi -q` without the instances, the time, and what a profile replaces.
+fn whole_card(text: &str) -> Vec<&str> {
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let mut is_instance = false;
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.retain(|line| {
+        is_instance = line.trim() == "MIG Device" || is_instance && indent(line) > 4;
+        let is_other = ["Timestamp", "Serial Number"].iter().any(|it| line.trim().starts_with(it));
+        !is_instance && !is_other
+    });
+    lines
+}
+
+/// The answers of a divided card's instances are not the card's.
+#[test]
+fn a_divided_card_is_recorded_whole() {
+    for real in &versions() {
+        let folder = tempfile::tempdir().unwrap();
+        let [record, made] = ["gpu.rec", "made.toml"].map(|name| folder.path().join(name));
+        let (nvabi, smi) = (env!("CARGO_BIN_EXE_nvabi"), real.smi().display().to_string());
+        let script = format!(
+            "set -e; {{ {smi} -mig 1; {smi} mig -cgi 9,14 -C; }} >&2; \
+             {nvabi} sniff --method ptrace --record {} -- {smi} -q",
+            record.display()
+        );
+        let first = real.run(&["--gpu", "h100"], Path::new("sh"), &["-c", &script]);
+        let what = format!("{}: {:?}", real.version, first.diagnostics);
+        assert_eq!(first.code, Some(0), "{what}");
+        assert_eq!(first.out.matches("MIG Device").count(), 2, "{what}: {}", first.out);
+        let output = Command::new(nvabi).args(["rm", "profile"]).arg(&record).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{what}: {told}");
+        assert!(told.contains("Note the GPU was divided: instances 2, 3 and "), "{what}: {told}");
+        std::fs::write(&made, &output.stdout).unwrap();
+        let second = real.run(&["--gpu", made.to_str().unwrap()], &real.smi(), &["-q"]);
+        assert_eq!(second.code, Some(0), "{what}: {:?}", second.diagnostics);
+        assert_eq!(whole_card(&first.out), whole_card(&second.out), "{what}");
+    }
+}
+
 /// What a recording does not have, or has twice, is told.
 #[test]
 fn a_recording_of_several_cards_needs_a_choice() {

@@ -19,6 +19,8 @@ use crate::sniff;
 const ROOTS: [u32; 3] = [0x0000, 0x0001, 0x0041];
 const DEVICE: u32 = 0x0080;
 const SUBDEVICE: u32 = 0x2080;
+/// AMPERE_SMC_PARTITION_REF: a client that has one is answered for this GPU instance.
+const GPU_INSTANCE: u32 = 0xc637;
 /// Bytes of a mapped record that are written at once.
 const WORD: usize = 8;
 
@@ -117,8 +119,11 @@ struct Card {
 #[derive(Debug, Clone)]
 struct Object {
     class: u32,
+    parent: u32,
     /// The instance of the device that it is below.
     gpu: Option<u32>,
+    /// The number of the GPU instance that it is.
+    number: Option<u32>,
 }
 
 impl Walk {
@@ -147,7 +152,9 @@ impl Walk {
     fn show(&mut self, process: u32, ioctl: &Ioctl) {
         for piece in &ioctl.pieces {
             let Some(key) = self.mappings.get(&(process, piece.address)) else { continue };
-            let Some(Object { class, gpu: Some(gpu) }) = self.objects.get(key) else { continue };
+            let Some(Object { class, gpu: Some(gpu), .. }) = self.objects.get(key) else {
+                continue;
+            };
             let shown = &mut self.gpus.entry(*gpu).or_default().shown;
             match shown.iter_mut().find(|shown| shown.class == *class) {
                 Some(known) => {
@@ -172,8 +179,12 @@ impl Walk {
                 let from = (fields.number("hClientSrc"), fields.number("hObjectSrc"));
                 let to = (fields.number("hClient"), fields.number("hObject"));
                 if let Some(object) = self.objects.get(&from).cloned() {
-                    self.objects.insert(to, object);
+                    let parent = fields.number("hParent");
+                    self.objects.insert(to, Object { parent, ..object });
                 }
+            }
+            Some("NV_ESC_RM_FREE") if named.failure().is_none() => {
+                self.free(fields.number("hRoot"), fields.number("hObjectOld"));
             }
             Some("NV_ESC_RM_MAP_MEMORY") if named.failure().is_none() => {
                 let object = (fields.number("hClient"), fields.number("hMemory"));
@@ -214,7 +225,8 @@ impl Walk {
         let (new, parent) = (fields.number("hObjectNew"), fields.number("hObjectParent"));
         if ROOTS.contains(&class) {
             self.objects.retain(|(owner, _), _| *owner != new);
-            self.objects.insert((new, new), Object { class: ROOTS[2], gpu: None });
+            let root = Object { class: ROOTS[2], parent: 0, gpu: None, number: None };
+            self.objects.insert((new, new), root);
             return;
         }
         let above = self.objects.get(&(client, parent)).cloned();
@@ -232,8 +244,29 @@ impl Walk {
             }
         }
         if status == 0 {
-            self.objects.insert((client, new), Object { class, gpu });
+            let number = (class == GPU_INSTANCE).then(|| fields.number("pAllocParms->swizzId"));
+            self.objects.insert((client, new), Object { class, parent, gpu, number });
         }
+    }
+
+    /// An object goes, with what is below it.
+    fn free(&mut self, client: u32, handle: u32) {
+        let Some(freed) = self.objects.remove(&(client, handle)) else { return };
+        if freed.class == ROOTS[2] {
+            self.objects.retain(|(owner, _), _| *owner != client);
+        }
+        let is_child = |((owner, _), object): &(&(u32, u32), &Object)| {
+            (*owner, object.parent) == (client, handle)
+        };
+        let children: Vec<u32> =
+            self.objects.iter().filter(is_child).map(|((_, child), _)| *child).collect();
+        children.into_iter().for_each(|child| self.free(client, child));
+    }
+
+    /// The GPU instance that a client has chosen.
+    fn chosen_instance(&self, client: u32, gpu: u32) -> Option<u32> {
+        let own = self.objects.iter().filter(|((owner, _), _)| *owner == client);
+        own.filter(|(_, object)| object.gpu == Some(gpu)).find_map(|(_, object)| object.number)
     }
 
     fn control(&mut self, event: &Event, ioctl: &Ioctl, named: &Named) {
@@ -273,8 +306,13 @@ impl Walk {
         }
         let key = (fields.number("hClient"), fields.number("hObject"));
         match self.objects.get(&key) {
-            Some(Object { class, gpu: Some(gpu) }) => {
+            Some(Object { class, gpu: Some(gpu), .. }) => {
+                let instance = self.chosen_instance(key.0, *gpu);
                 let own = self.gpus.entry(*gpu).or_default();
+                if let Some(instance) = instance {
+                    *own.instances.entry(instance).or_default() += 1;
+                    return;
+                }
                 if let Some(made) = own.objects.iter_mut().find(|made| made.class == *class) {
                     made.commands.get_or_insert(call.command >> 16);
                 }

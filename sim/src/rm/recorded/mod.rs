@@ -48,6 +48,9 @@ pub struct Recording {
     pub shown: Vec<Shown>,
     /// Objects that were made below the GPU's, each class once.
     pub objects: Vec<Made>,
+    /// GPU instances that programs chose, by their numbers, and how many commands each was asked then: they are not
+    /// among [`calls`](Self::calls), for their answers are an instance's.
+    pub instances: BTreeMap<u32, usize>,
 }
 
 /// A control command and its answer.
@@ -145,7 +148,7 @@ pub fn profile_of(
     if !missing.is_empty() {
         return Err(Unmade::Missing(missing));
     }
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = instances(recording).into_iter().collect();
     facts.complete(&mut solved, interface, &mut notes);
     let identities = facts::identities(recording, interface);
     let mut draft = text::Draft::new(title, solved, recording, interface, &parent, identities);
@@ -173,6 +176,18 @@ pub fn profile_of(
         notes: of_elements(notes),
         compared: last.compared(),
         same: last.same(),
+    })
+}
+
+/// That a GPU was divided. A profile is a card, and instances are what programs make of it.
+fn instances(recording: &Recording) -> Option<String> {
+    let calls: usize = recording.instances.values().sum();
+    let list = recording.instances.keys().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    (!recording.instances.is_empty()).then(|| {
+        format!(
+            "the GPU was divided: instances {list} and {calls} answers of theirs are left out; \
+             `nvidia-smi mig -cgi` divides it again"
+        )
     })
 }
 
