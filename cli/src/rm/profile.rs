@@ -48,13 +48,15 @@ fn compare(context: &Context<'_>, args: &RmCheck) -> Result<(Report, String), Re
     let mut report = Report::default();
     let mut profiles = Vec::new();
     for name in &names {
-        match Profile::load(name) {
-            Ok(mut profile) => {
+        let problems = match Profile::examine(name) {
+            Ok((mut profile, problems)) => {
                 profile.name.clone_from(name);
                 profiles.push(Comparison::of(profile));
+                problems
             }
-            Err(problems) => report.diagnostics.extend(problems.into_iter().map(diagnostic)),
-        }
+            Err(problems) => problems,
+        };
+        report.diagnostics.extend(problems.into_iter().map(diagnostic));
     }
     let mut checked = Vec::new();
     for tag in &tags {
@@ -145,11 +147,11 @@ fn newest(tags: &[Tag]) -> Vec<Tag> {
 
 /// A profile that fits a driver.
 pub(super) fn load(name: &str, interface: &Interface) -> Result<Profile, Report> {
-    let profile = Profile::load(name).map_err(report)?;
-    if let Some(problem) = profile.unknown_to(interface) {
-        return Err(report(vec![problem]));
+    let (profile, mut problems) = Profile::examine(name).map_err(report)?;
+    match profile.unknown_to(interface) {
+        Some(problem) => problems.push(problem),
+        None => problems.extend(profile.check(interface)),
     }
-    let mut problems = profile.check(interface);
     // What a driver lacks is not answered there. Tests compare embedded profiles with all drivers.
     problems.retain(|problem| problem.gravity == Gravity::Wrong);
     if problems.is_empty() { Ok(profile) } else { Err(report(problems)) }
@@ -165,7 +167,7 @@ pub(super) fn report(problems: Vec<Problem>) -> Report {
     for problem in problems {
         report.push(diagnostic(problem));
     }
-    report
+    report.sorted()
 }
 
 fn diagnostic(problem: Problem) -> Diagnostic {

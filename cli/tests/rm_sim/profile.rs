@@ -116,6 +116,50 @@ fn a_value_is_one_that_something_has_or_uses() {
     }
 }
 
+/// Mistakes of reading, of values, and of names that the driver has not: each once, at what is wrong.
+#[test]
+fn one_run_tells_of_all_mistakes() {
+    const LINES: &str = r#"classes = ["AMPERE_COMPUTE_B", "AMPERE_COMPUTER"]
+identity.nam = "X"
+identity.device = "=1 +"
+memory.size = "=memory.none"
+memory.reserved = [1, 2.5, "=)"]
+[lists]
+bus.NOTHING = 1
+mine.A = "=identity.device"
+[answers]
+NV2080_CTRL_CMD_BUS_GET_NOTHING = { a = 1 }
+NV2080_CTRL_CMD_GPU_QUERY_COMPUTE_MODE_RULES = { rule = 1, only-iff = 1, rules = 1.5 }
+NV2080_CTRL_CMD_BUS_GET_PEX_UTIL_COUNTERS = { pexCounters = [1,2,3,4,5,6,7,8], only-if = "=memory.nowhere" }
+[objects]
+NV_NOTHING = { below = ["device", "devic"], belo = 3 }"#;
+    const EXPECTED: [&str; 17] = [
+        "profile-unknown-class 2:32",
+        "profile-unknown-value 3:10",
+        "profile-not-read 4:19",
+        "profile-no-value 5:15",
+        "profile-not-read 6:23",
+        "profile-not-read 6:28",
+        "profile-unknown-index 8:5",
+        "profile-not-read 9:1",
+        "profile-unknown-command 11:1",
+        "profile-unknown-field 12:50",
+        "profile-not-read 12:60",
+        "profile-not-read 12:82",
+        "profile-does-not-fit 13:61",
+        "profile-no-value 13:90",
+        "profile-unknown-class 15:1",
+        "profile-not-read 15:35",
+        "profile-not-read 15:45",
+    ];
+    let (status, told) = complaints(LINES);
+    assert_eq!(status, Some(1), "{told}");
+    let codes = told.lines().filter_map(|line| line.strip_prefix("error[")?.split_once(']'));
+    let places = told.lines().filter_map(|line| line.split_once("mine.toml:"));
+    let seen = codes.zip(places).map(|((code, _), (_, place))| format!("{code} {place}"));
+    assert_eq!(seen.collect::<Vec<_>>(), EXPECTED, "{told}");
+}
+
 #[test]
 fn a_wrong_profile_is_refused_with_its_places() {
     assert_eq!(complaints("").0, Some(0));

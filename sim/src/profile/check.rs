@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use super::eval::MAX_DEPTH;
+use super::eval::{MAX_DEPTH, UNREAD};
 use super::expr::Expr;
 use super::{
     Case, Datum, Filled, Filler, Gravity, ListUse, Node, Piece, Place, Problem, Profile, Scope,
@@ -121,8 +121,9 @@ impl Profile {
         Some(problem.help("name a newer driver with `--tag`, or another card"))
     }
 
-    /// Values that nothing refers to and no card that this build carries has: names that were not meant.
-    pub(super) fn unknown_values(&self) -> Vec<Problem> {
+    /// Values that nothing refers to and no card that this build carries has: names that were not meant. What could not
+    /// be read may refer to those that it names.
+    pub(super) fn unknown_values(&self, unread: &[Problem]) -> Vec<Problem> {
         let mut used = BTreeSet::new();
         for node in self.nodes() {
             each_expr(node, &mut |expr| {
@@ -138,8 +139,12 @@ impl Profile {
             state.is_some_and(|name| self.values.contains_key(&name))
         };
         let mut left: Vec<(&String, &Node)> = self.values.iter().collect();
+        let places = unread.iter().filter_map(|problem| problem.place.as_ref());
+        let unread: Vec<&str> = places.map(Place::text).collect();
+        let is_in_unread = |name: &str| unread.iter().any(|text| text.contains(name));
         left.retain(|(name, node)| {
-            !node.place.source.is_embedded && !used.contains(*name) && !is_state(name)
+            let is_own = !node.place.source.is_embedded;
+            is_own && !used.contains(*name) && !is_state(name) && !is_in_unread(name)
         });
         if left.is_empty() {
             return Vec::new();
@@ -148,7 +153,8 @@ impl Profile {
         left.retain(|(name, _)| !carried.contains(*name));
         let problems = left.into_iter().map(|(name, node)| {
             let message = format!("nothing has or uses a value `{name}`");
-            let problem = Problem::wrong("profile-unknown-value", message, &node.place);
+            let place = self.names.get(name).unwrap_or(&node.place);
+            let problem = Problem::wrong("profile-unknown-value", message, place);
             match nearest(name, carried.iter().map(String::as_str)) {
                 Some(near) => problem.help(format!("did you mean `{near}`?")),
                 None => problem.help("remove it, or use it in an answer"),
@@ -161,15 +167,21 @@ impl Profile {
     pub(super) fn values_without_value(&self) -> Vec<Problem> {
         let scope = Known { profile: self, interface: None, record: None };
         let mut problems = Vec::new();
+        let mut told = BTreeSet::new();
         for (name, node) in &self.values {
             if let (Err(message), false) = (evaluate(node, &scope, 0), depends(node)) {
+                told.insert(name.as_str());
+                if message == UNREAD {
+                    continue;
+                }
                 let message = format!("`{name}`: {message}");
                 problems.push(Problem::wrong("profile-no-value", message, &node.place));
             }
         }
         let needed = NUMBERS.iter().map(|(name, _)| (name, "a number"));
         let needed = needed.chain(TEXTS.iter().map(|name| (name, "a text")));
-        for (name, kind) in needed.chain(LISTS.iter().map(|name| (name, "a list"))) {
+        let needed = needed.chain(LISTS.iter().map(|name| (name, "a list")));
+        for (name, kind) in needed.filter(|(name, _)| !told.contains(**name)) {
             let value = scope.value(name, 0);
             let is_right = matches!(
                 (&value, kind),
@@ -240,7 +252,7 @@ fn depends(node: &Node) -> bool {
 
 pub(crate) fn each_expr(node: &Node, then: &mut dyn FnMut(&Expr)) {
     match &node.value {
-        Value::Number(_) => {}
+        Value::Number(_) | Value::Unread => {}
         Value::Expr(expr) => each_inner(expr, then),
         Value::Text(pieces) => {
             for piece in pieces {
@@ -325,7 +337,8 @@ struct Check<'a> {
 impl Check<'_> {
     fn all(&mut self) {
         let profile = self.profile;
-        for node in profile.values.values() {
+        // Others have been looked at without a driver.
+        for node in profile.values.values().filter(|node| depends(node)) {
             self.names(node, None, false);
         }
         self.card_name();
@@ -377,6 +390,7 @@ impl Check<'_> {
         for node in nodes {
             let problem = match evaluate(node, &scope, 0) {
                 Ok(Datum::Text(name)) if is_known(&name) => continue,
+                Err(message) if message == UNREAD => continue,
                 Ok(Datum::Text(name)) => {
                     let message = format!("there is no {what}{name} in {}", self.interface.tag);
                     Problem::not_of_this_driver(code, message, &node.place)

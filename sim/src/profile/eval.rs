@@ -33,6 +33,9 @@ pub(crate) trait Scope {
 /// How many values may refer to each other.
 pub(crate) const MAX_DEPTH: usize = 32;
 
+/// Why what could not be read has no value.
+pub(super) const UNREAD: &str = "it could not be read";
+
 /// The value of a node; what has none says why.
 pub(crate) fn evaluate(node: &Node, scope: &dyn Scope, depth: usize) -> Result<Datum, String> {
     match &node.value {
@@ -56,6 +59,7 @@ pub(crate) fn evaluate(node: &Node, scope: &dyn Scope, depth: usize) -> Result<D
             let all = nodes.iter().map(|node| evaluate(node, scope, depth));
             Ok(Datum::List(all.collect::<Result<_, _>>()?))
         }
+        Value::Unread => Err(UNREAD.to_owned()),
     }
 }
 

@@ -47,6 +47,8 @@ pub struct Profile {
     pub name: String,
     /// Values by their dotted names, state among them: `memory.size`, `state.power_limit`.
     pub(crate) values: BTreeMap<String, Node>,
+    /// Where their names are written.
+    names: BTreeMap<String, Place>,
     /// Values of list entries that a caller asks for by index.
     pub(crate) lists: BTreeMap<String, IndexList>,
     /// By the name of a command, or its number where no header names it: the first case that fits counts.
@@ -70,6 +72,8 @@ pub(crate) enum Value {
     Expr(Expr),
     Text(Vec<Piece>),
     List(Vec<Node>),
+    /// What could not be read, which is a problem that is known.
+    Unread,
 }
 
 /// A part of a text.
@@ -81,7 +85,7 @@ pub(crate) enum Piece {
 }
 
 /// Values by the names of indices.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct IndexList {
     /// What the names of its indices begin with in the driver's headers.
     pub(crate) prefix: String,
@@ -182,6 +186,11 @@ impl Place {
         let source = Source { path: String::new(), text: Arc::from(""), is_embedded: false };
         Self { source: Arc::new(source), span: 0..0 }
     }
+
+    /// What is written there.
+    fn text(&self) -> &str {
+        self.source.text.get(self.span.clone()).unwrap_or_default()
+    }
 }
 
 /// Path and line.
@@ -257,8 +266,8 @@ pub(crate) fn unnamed_class(number: u32) -> String {
 
 /// The names of all values that profiles which this build carries have.
 fn carried_values() -> BTreeSet<String> {
-    let profiles = CARDS.iter().chain(&SHARED).filter_map(|(name, _)| read::load(name).ok());
-    profiles.flat_map(|profile| profile.values.into_keys()).collect()
+    let read = CARDS.iter().chain(&SHARED).filter_map(|(name, _)| read::load(name).ok());
+    read.flat_map(|read| read.profile.values.into_keys()).collect()
 }
 
 impl Profile {
@@ -268,8 +277,19 @@ impl Profile {
     ///
     /// When there is none, or what it extends is not there, or it is no profile: all that is wrong.
     pub fn load(name: &str) -> Result<Self, Vec<Problem>> {
-        let profile = read::load(name)?;
-        profile.whole()
+        read::load(name)?.whole()
+    }
+
+    /// The same, as far as it can be read, and all that is wrong with it whatever the driver: to look for what is wrong
+    /// for drivers as well.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or what it extends is not there, or it is no TOML.
+    pub fn examine(name: &str) -> Result<(Self, Vec<Problem>), Vec<Problem>> {
+        let read = read::load(name)?;
+        let problems = read.problems();
+        Ok((read.profile, problems))
     }
 
     /// A profile of a text that extends one which this build carries.
@@ -281,13 +301,8 @@ impl Profile {
 
     /// What cards have in common, which is no card itself.
     pub(crate) fn parent(name: &str) -> Result<Self, Vec<Problem>> {
-        read::load(name)
-    }
-
-    fn whole(self) -> Result<Self, Vec<Problem>> {
-        let mut problems = self.values_without_value();
-        problems.extend(self.unknown_values());
-        if problems.is_empty() { Ok(self) } else { Err(problems) }
+        let read = read::load(name)?;
+        if read.problems.is_empty() { Ok(read.profile) } else { Err(read.problems) }
     }
 
     /// Gives a value another one.

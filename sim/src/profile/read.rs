@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeString, DeTable, DeValue};
 
 use super::expr::{self, Expr};
 use super::{
@@ -28,16 +28,41 @@ const FROM_LIST: &str = "from-list";
 
 type Table<'i> = DeTable<'i>;
 type Item<'i> = Spanned<DeValue<'i>>;
+type Key<'i> = Spanned<DeString<'i>>;
+
+/// A profile, as far as it could be read, and what could not be.
+pub(super) struct Read {
+    pub(super) profile: Profile,
+    pub(super) problems: Vec<Problem>,
+}
+
+impl Read {
+    /// All that is wrong with it whatever the driver.
+    pub(super) fn problems(&self) -> Vec<Problem> {
+        let mut problems = self.problems.clone();
+        problems.extend(self.profile.values_without_value());
+        problems.extend(self.profile.unknown_values(&self.problems));
+        problems
+    }
+
+    /// The profile, if nothing is wrong with it.
+    pub(super) fn whole(self) -> Result<Profile, Vec<Problem>> {
+        let problems = self.problems();
+        if problems.is_empty() { Ok(self.profile) } else { Err(problems) }
+    }
+}
 
 /// A profile with all that it extends.
-pub(super) fn load(name: &str) -> Result<Profile, Vec<Problem>> {
+pub(super) fn load(name: &str) -> Result<Read, Vec<Problem>> {
     let first = source(name, None).map_err(|message| vec![problem(message, None)])?;
     let stem = Path::new(name).file_stem().map(|stem| stem.to_string_lossy().into_owned());
-    Ok(Profile { name: stem.unwrap_or_else(|| name.to_owned()), ..of_source(first)? })
+    let mut read = of_source(first)?;
+    read.profile.name = stem.unwrap_or_else(|| name.to_owned());
+    Ok(read)
 }
 
 /// The same of the text of a file.
-pub(super) fn of_source(first: Source) -> Result<Profile, Vec<Problem>> {
+pub(super) fn of_source(first: Source) -> Result<Read, Vec<Problem>> {
     let mut profile = Profile::default();
     let first = Arc::new(first);
     let mut next = extended(&first)?;
@@ -62,7 +87,7 @@ pub(super) fn of_source(first: Source) -> Result<Profile, Vec<Problem>> {
         let mut reader = Reader { source: &source, profile: &mut profile, problems: &mut problems };
         reader.file();
     }
-    if problems.is_empty() { Ok(profile) } else { Err(problems) }
+    Ok(Read { profile, problems })
 }
 
 fn problem(message: String, place: Option<&Place>) -> Problem {
@@ -109,24 +134,24 @@ impl Reader<'_> {
                 "answers" => self.each(item, Self::answer),
                 "shared" => self.each(item, Self::shared),
                 "objects" => self.each(item, Self::object),
-                name => self.values(name, item, 0),
+                name => self.values(name, self.place(key), item, 0),
             }
         }
     }
 
-    fn place(&self, item: &Item<'_>) -> Place {
+    fn place<T>(&self, item: &Spanned<T>) -> Place {
         Place { source: self.source.clone(), span: item.span() }
     }
 
-    fn wrong(&mut self, message: impl Into<String>, item: &Item<'_>) {
+    fn wrong<T>(&mut self, message: impl Into<String>, item: &Spanned<T>) {
         let place = self.place(item);
         self.problems.push(Problem::wrong("profile-not-read", message, &place));
     }
 
-    fn each(&mut self, item: &Item<'_>, read: fn(&mut Self, &str, &Item<'_>)) {
+    fn each(&mut self, item: &Item<'_>, read: fn(&mut Self, &Key<'_>, &Item<'_>)) {
         let Some(table) = self.table(item) else { return };
         for (key, item) in table {
-            read(self, key.get_ref(), item);
+            read(self, key, item);
         }
     }
 
@@ -139,17 +164,21 @@ impl Reader<'_> {
     }
 
     /// A value, or values by their names.
-    fn values(&mut self, name: &str, item: &Item<'_>, depth: usize) {
+    fn values(&mut self, name: &str, named: Place, item: &Item<'_>, depth: usize) {
         if depth > MAX_NESTING {
             return self.wrong(format!("tables are nested more than {MAX_NESTING} deep"), item);
         }
         if let Some(table) = item.get_ref().as_table() {
             for (key, item) in table {
-                self.values(&format!("{name}.{}", key.get_ref()), item, depth + 1);
+                let named = self.place(key);
+                self.values(&format!("{name}.{}", key.get_ref()), named, item, depth + 1);
             }
-        } else if let Some(node) = self.node(item, 0) {
-            self.profile.values.insert(name.to_owned(), node);
+            return;
         }
+        let unread = Node { place: self.place(item), value: Value::Unread };
+        let node = self.node(item, 0).unwrap_or(unread);
+        self.profile.values.insert(name.to_owned(), node);
+        self.profile.names.insert(name.to_owned(), named);
     }
 
     fn node(&mut self, item: &Item<'_>, depth: usize) -> Option<Node> {
@@ -168,8 +197,9 @@ impl Reader<'_> {
                 None => Value::Text(self.pieces(text, item)?),
             },
             DeValue::Array(items) if depth <= MAX_NESTING => {
-                let nodes = items.iter().map(|item| self.node(item, depth + 1));
-                Value::List(nodes.collect::<Option<_>>()?)
+                // All are read, for what is wrong with each.
+                let nodes: Vec<_> = items.iter().map(|item| self.node(item, depth + 1)).collect();
+                Value::List(nodes.into_iter().collect::<Option<_>>()?)
             }
             other => {
                 let found = other.type_str();
@@ -207,20 +237,18 @@ impl Reader<'_> {
         Some(pieces)
     }
 
-    fn list(&mut self, name: &str, item: &Item<'_>) {
+    fn list(&mut self, key: &Key<'_>, item: &Item<'_>) {
+        let name = key.get_ref().as_ref();
         let Some(table) = self.table(item) else { return };
         let known = self.profile.lists.get(name).map(|list| list.prefix.clone());
         let own = table.get("prefix").and_then(|item| item.get_ref().as_str());
         let Some(prefix) = own.map(str::to_owned).or(known) else {
-            return self.wrong(format!("list `{name}` has no `prefix`"), item);
+            self.profile.lists.insert(name.to_owned(), IndexList::default());
+            return self.wrong(format!("list `{name}` has no `prefix`"), key);
         };
         let mut entries = BTreeMap::new();
-        for (key, item) in table {
-            let key = key.get_ref().as_ref();
-            match key {
-                "prefix" => {}
-                _ => drop(self.entry(item).map(|entry| entries.insert(key.to_owned(), entry))),
-            }
+        for (key, item) in table.iter().filter(|(key, _)| key.get_ref() != "prefix") {
+            entries.insert(key.get_ref().to_string(), self.entry(key, item));
         }
         let new = IndexList { prefix: prefix.clone(), entries: BTreeMap::new() };
         let list = self.profile.lists.entry(name.to_owned()).or_insert(new);
@@ -228,33 +256,32 @@ impl Reader<'_> {
         list.entries.extend(entries);
     }
 
-    fn entry(&mut self, item: &Item<'_>) -> Option<Entry> {
-        let place = self.place(item);
-        let fields = match item.get_ref().as_table() {
+    fn entry(&mut self, key: &Key<'_>, item: &Item<'_>) -> Entry {
+        let mut fields = Vec::new();
+        match item.get_ref().as_table() {
             Some(table) => {
-                let fields = table
-                    .iter()
-                    .map(|(key, item)| Some((key.get_ref().to_string(), self.node(item, 0)?)));
-                fields.collect::<Option<_>>()?
+                for (key, item) in table {
+                    let node = self.node(item, 0);
+                    fields.extend(node.map(|node| (key.get_ref().to_string(), node)));
+                }
             }
-            None => vec![(String::new(), self.node(item, 0)?)],
-        };
-        Some(Entry { place, fields })
+            None => fields.extend(self.node(item, 0).map(|node| (String::new(), node))),
+        }
+        Entry { place: self.place(key), fields }
     }
 
     /// One case, or several in the order in which they are tried.
-    fn answer(&mut self, name: &str, item: &Item<'_>) {
+    fn answer(&mut self, key: &Key<'_>, item: &Item<'_>) {
         let cases = match item.get_ref() {
-            DeValue::Array(items) => items.iter().filter_map(|item| self.case(item)).collect(),
-            _ => self.case(item).into_iter().collect(),
+            DeValue::Array(items) => items.iter().filter_map(|item| self.case(key, item)).collect(),
+            _ => self.case(key, item).into_iter().collect(),
         };
-        self.profile.answers.insert(name.to_owned(), cases);
+        self.profile.answers.insert(key.get_ref().to_string(), cases);
     }
 
-    fn case(&mut self, item: &Item<'_>) -> Option<Case> {
-        let place = self.place(item);
+    fn case(&mut self, key: &Key<'_>, item: &Item<'_>) -> Option<Case> {
         let mut case = Case {
-            place,
+            place: self.place(key),
             only_if: None,
             fails_with: None,
             of_gpu: None,
@@ -263,26 +290,29 @@ impl Reader<'_> {
             fields: Vec::new(),
         };
         for (key, item) in self.table(item)? {
-            let key = key.get_ref().as_ref();
-            match key {
-                ONLY_IF => case.only_if = Some(self.node(item, 0)?),
-                FAILS_WITH => case.fails_with = Some(self.node(item, 0)?),
-                OF_GPU => case.of_gpu = Some((self.text(item)?, self.place(item))),
-                WITHOUT_GPU => case.without_gpu = Some(self.node(item, 0)?),
-                SET_STATE => {
-                    for (key, item) in self.table(item)? {
-                        let node = self.node(item, 0)?;
-                        case.set_state.push((format!("state.{}", key.get_ref()), node));
-                    }
-                }
+            match key.get_ref().as_ref() {
+                ONLY_IF => case.only_if = self.node(item, 0),
+                FAILS_WITH => case.fails_with = self.node(item, 0),
+                OF_GPU => case.of_gpu = self.text(item).map(|path| (path, self.place(item))),
+                WITHOUT_GPU => case.without_gpu = self.node(item, 0),
+                SET_STATE => self.states(item, &mut case.set_state),
                 word if word.contains('-') && !word.starts_with('+') => {
                     let words = [ONLY_IF, FAILS_WITH, SET_STATE, OF_GPU, WITHOUT_GPU].join(", ");
-                    self.wrong(format!("`{word}` is none of {words}"), item);
+                    self.wrong(format!("`{word}` is none of {words}"), key);
                 }
-                path => self.fields(path, item, &mut case.fields, 0),
+                path => self.fields(path, &self.place(key), item, &mut case.fields, 0),
             }
         }
         Some(case)
+    }
+
+    /// What a command changes.
+    fn states(&mut self, item: &Item<'_>, states: &mut Vec<(String, Node)>) {
+        let Some(table) = self.table(item) else { return };
+        for (key, item) in table {
+            let node = self.node(item, 0);
+            states.extend(node.map(|node| (format!("state.{}", key.get_ref()), node)));
+        }
     }
 
     fn text(&mut self, item: &Item<'_>) -> Option<String> {
@@ -293,17 +323,24 @@ impl Reader<'_> {
         text
     }
 
-    /// A field, or fields of a record or of an array of records.
-    fn fields(&mut self, path: &str, item: &Item<'_>, fields: &mut Vec<Filled>, depth: usize) {
+    /// A field, which is named at a place, or fields of a record or of an array of records.
+    fn fields(
+        &mut self,
+        path: &str,
+        named: &Place,
+        item: &Item<'_>,
+        fields: &mut Vec<Filled>,
+        depth: usize,
+    ) {
         if depth > MAX_NESTING {
             return self.wrong(format!("tables are nested more than {MAX_NESTING} deep"), item);
         }
-        let place = self.place(item);
         let (path, is_optional) = match path.strip_suffix('?') {
             Some(path) => (path, true),
             None => (path, false),
         };
-        let filled = |with| Filled { place, path: path.to_owned(), is_optional, with };
+        let filled =
+            |with| Filled { place: named.clone(), path: path.to_owned(), is_optional, with };
         let mark = if is_optional { "?" } else { "" };
         match item.get_ref() {
             DeValue::Table(table) if table.contains_key(FROM_LIST) => {
@@ -313,15 +350,16 @@ impl Reader<'_> {
             }
             DeValue::Table(table) => {
                 for (key, item) in table {
+                    let named = self.place(key);
                     let key = key.get_ref().as_ref();
                     let own = key.strip_suffix('?').unwrap_or(key);
                     let mark = if own == key { mark } else { "?" };
-                    self.fields(&format!("{path}.{own}{mark}"), item, fields, depth + 1);
+                    self.fields(&format!("{path}.{own}{mark}"), &named, item, fields, depth + 1);
                 }
             }
             DeValue::Array(items) if items.iter().any(|item| item.get_ref().is_table()) => {
                 for (index, item) in items.iter().enumerate() {
-                    self.fields(&format!("{path}[{index}]{mark}"), item, fields, depth + 1);
+                    self.fields(&format!("{path}[{index}]{mark}"), named, item, fields, depth + 1);
                 }
             }
             _ => {
@@ -335,11 +373,11 @@ impl Reader<'_> {
     fn list_use(&mut self, table: &Table<'_>, item: &Item<'_>) -> Option<ListUse> {
         let mut words = BTreeMap::new();
         for (key, item) in table {
-            let key = key.get_ref().as_ref();
-            if ![FROM_LIST, "count-in", "key-in", "value-in", "entry-of"].contains(&key) {
-                self.wrong(format!("a list has no `{key}`"), item);
+            let word = key.get_ref().as_ref();
+            if ![FROM_LIST, "count-in", "key-in", "value-in", "entry-of"].contains(&word) {
+                self.wrong(format!("a list has no `{word}`"), key);
             }
-            words.insert(key.to_owned(), self.text(item)?);
+            words.insert(word.to_owned(), self.text(item)?);
         }
         let Some(count_in) = words.remove("count-in") else {
             self.wrong(
@@ -354,8 +392,9 @@ impl Reader<'_> {
         Some(ListUse { list, count_in, key_in, value_in, entry_of: words.remove("entry-of") })
     }
 
-    fn shared(&mut self, name: &str, item: &Item<'_>) {
-        let Some(case) = self.case(item) else { return };
+    fn shared(&mut self, key: &Key<'_>, item: &Item<'_>) {
+        let name = key.get_ref().as_ref();
+        let Some(case) = self.case(key, item) else { return };
         // Field by field, as values are: a card has some that others lack.
         match self.profile.shared.get_mut(name) {
             Some(known) => {
@@ -378,27 +417,19 @@ impl Reader<'_> {
         number
     }
 
-    fn object(&mut self, name: &str, item: &Item<'_>) {
-        let place = self.place(item);
+    fn object(&mut self, key: &Key<'_>, item: &Item<'_>) {
         let Some(table) = self.table(item) else { return };
-        let mut rule =
-            ObjectRule { place, below: Vec::new(), commands: None, shared: None, registers: None };
+        let name = key.get_ref().to_string();
+        let mut rule = ObjectRule {
+            place: self.place(key),
+            below: Vec::new(),
+            commands: None,
+            shared: None,
+            registers: None,
+        };
         for (key, item) in table {
             match key.get_ref().as_ref() {
-                "below" => {
-                    let Some(items) = item.get_ref().as_array() else {
-                        return self
-                            .wrong("expected a list of `client`, `device`, `subdevice`", item);
-                    };
-                    for item in items.iter() {
-                        match item.get_ref().as_str() {
-                            Some(word @ ("client" | "device" | "subdevice")) => {
-                                rule.below.push(word.to_owned());
-                            }
-                            _ => self.wrong("expected `client`, `device` or `subdevice`", item),
-                        }
-                    }
-                }
+                "below" => rule.below = self.parents(item),
                 "commands" => {
                     rule.commands =
                         self.number_of(item, "the upper half of the number of a command");
@@ -414,10 +445,26 @@ impl Reader<'_> {
                     let message = format!(
                         "an object has no `{other}`: expected below, commands, registers, shared"
                     );
-                    self.wrong(message, item);
+                    self.wrong(message, key);
                 }
             }
         }
-        self.profile.objects.insert(name.to_owned(), rule);
+        self.profile.objects.insert(name, rule);
+    }
+
+    /// What an object may be below.
+    fn parents(&mut self, item: &Item<'_>) -> Vec<String> {
+        let Some(items) = item.get_ref().as_array() else {
+            self.wrong("expected a list of `client`, `device`, `subdevice`", item);
+            return Vec::new();
+        };
+        let mut parents = Vec::new();
+        for item in items.iter() {
+            match item.get_ref().as_str() {
+                Some(word @ ("client" | "device" | "subdevice")) => parents.push(word.to_owned()),
+                _ => self.wrong("expected `client`, `device` or `subdevice`", item),
+            }
+        }
+        parents
     }
 }

@@ -112,6 +112,7 @@ impl Node {
                 let items: Vec<String> = nodes.iter().map(Self::toml).collect();
                 format!("[{}]", items.join(", "))
             }
+            Value::Unread => self.place.text().to_owned(),
         }
     }
 }
