@@ -56,10 +56,9 @@ else:
         pynvml.nvmlDeviceSetMemClkVfOffset(device, memory)
         found = read("nvmlDeviceGetGpcClkVfOffset"), read("nvmlDeviceGetMemClkVfOffset")
         check("offsets of clocks", found, (graphics, memory))
-    if BRANCH >= 535:
-        for offset in (1200, -1200):
-            found = pynvml.nvmlLib.nvmlDeviceSetGpcClkVfOffset(device, offset)
-            check("an offset out of the range", found, pynvml.NVML_ERROR_INVALID_ARGUMENT)
+    for offset in (1200, -1200):
+        found = pynvml.nvmlLib.nvmlDeviceSetGpcClkVfOffset(device, offset)
+        check("an offset out of the range", found, pynvml.NVML_ERROR_INVALID_ARGUMENT)
 
 found = [str(state) for state in pynvml.nvmlDeviceGetSupportedPerformanceStates(device)]
 check("performance states", found, states)
