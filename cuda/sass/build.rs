@@ -286,7 +286,11 @@ impl Table {
                 // Immediates have their sign in themselves.
                 "-" | "|" | "~" if slot.is_immediate() => {}
                 "=" => marked_written = true,
-                "*" => reuse = bit(None)?.filter(|_| slot.is_register),
+                "*" => {
+                    reuse = bit(None)?.filter(|_| slot.is_register);
+                    // The usual ones are part of the control information.
+                    reuse.filter(|bit| *bit < 105).into_iter().for_each(|bit| claims.claim(bit, 1));
+                }
                 "-" => negate = bit(slot.negate)?,
                 "!" => negate = bit(slot.negate)?,
                 "|" => absolute = bit(slot.absolute)?,
@@ -372,12 +376,13 @@ impl Table {
                  offset: {offset} }}"
             ),
             ("desc" | "hidden", Some(outer)) => {
-                let start: u32 =
-                    outer.strip_prefix("UR").ok_or("expected a uniform register")?.parse()?;
+                let register = outer.strip_prefix("UR").ok_or("expected a uniform register")?;
+                let (start, behind) = register.split_once('+').unwrap_or((register, "0"));
+                let (start, behind): (u32, u8) = (start.parse()?, behind.parse()?);
                 claims.claim(start, 6);
                 format!(
-                    "Source::Memory {{ descriptor: Some({start}), hide_descriptor: {}, base: {base}, \
-                     uniform: {uniform}, offset: {offset} }}",
+                    "Source::Memory {{ descriptor: Some(Descriptor {{ start: {start}, behind: {behind} }}), \
+                     hide_descriptor: {}, base: {base}, uniform: {uniform}, offset: {offset} }}",
                     before == "hidden"
                 )
             }

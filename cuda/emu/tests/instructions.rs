@@ -1137,6 +1137,87 @@ fn two_halves() {
             None,
         ),
         (
+            "I2IP.S8.S32.SAT R0, R4, R6, R8",
+            three(0x239) | bits(76, 1),
+            [(-300i32 as u32).into(), 100, 0x7777_1234],
+            Some(0x1234_8064),
+            None,
+            None,
+        ),
+        (
+            "I2IP.U8.S32.SAT R0, R4, R6, R8",
+            three(0x239),
+            [(-300i32 as u32).into(), 300, 0],
+            Some(0x0000_00ff),
+            None,
+            None,
+        ),
+        // A tie, which goes to the even one, and what is nearest above.
+        (
+            "F2FP.TF32.F32.PACK_B R0, R6",
+            TO_TF32,
+            [0, 0x3f80_1000, 0],
+            Some(0x3f80_0000),
+            None,
+            None,
+        ),
+        (
+            "F2FP.TF32.F32.PACK_B R0, R6",
+            TO_TF32,
+            [0, 0x3f80_3000, 0],
+            Some(0x3f80_4000),
+            None,
+            None,
+        ),
+        (
+            "F2FP.TF32.F32.PACK_B R0, R6",
+            TO_TF32,
+            [0, 0x3f80_1001, 0],
+            Some(0x3f80_2000),
+            None,
+            None,
+        ),
+        (
+            "F2FP.TF32.F32.PACK_B R0, R6",
+            TO_TF32,
+            [0, 0xff80_0000, 0],
+            Some(0xff80_0000),
+            None,
+            None,
+        ),
+        (
+            "F2FP.TF32.F32.PACK_B R0, R6",
+            TO_TF32,
+            [0, 0xffc0_0000, 0],
+            Some(0x7fff_ffff),
+            None,
+            None,
+        ),
+        (
+            "F2FP.RELU.TF32.F32.PACK_B R0, R6",
+            TO_TF32 | bits(75, 1),
+            [0, 0xbf80_0000, 0],
+            Some(0),
+            None,
+            None,
+        ),
+        (
+            "F2F.F32.F16 R0, -R6.H1",
+            two(0x304) ^ 4 << 24 | bits(60, 1) | bits(63, 1) | bits(75, 2) | bits(84, 1),
+            [0, 0x4000_3800, 0],
+            word(-2.0),
+            None,
+            None,
+        ),
+        (
+            "F2F.BF16.F64 R0, R6",
+            two(0x310) ^ 4 << 24 | bits(77, 1) | bits(84, 3),
+            [0, 1.5f64.to_bits(), 0],
+            Some(0x3fc0),
+            None,
+            None,
+        ),
+        (
             "F2FP.PACK_AB R0, R4, R6",
             two(0x23e) | 255 << 64,
             [f(1.0), f(2.0), 0],
@@ -1145,6 +1226,36 @@ fn two_halves() {
             None,
         ),
     ]);
+}
+
+/// `F2FP.TF32.F32.PACK_B R0, R6`.
+const TO_TF32: u128 = 0x23e
+    | ALWAYS
+    | 255 << 24
+    | 6 << 32
+    | 255 << 64
+    | bits(76, 1)
+    | bits(78, 1)
+    | bits(86, 1)
+    | bits(89, 1);
+
+#[test]
+fn a_matrix_is_turned() {
+    // Of row r and column c the lane 4 * r + c / 2 has 2 * lane + c % 2.
+    let rows = 0x824 | ALWAYS | 6 << 16 | 4 << 24 | 0x2_0002 << 32 | 255 << 64 | bits(81, 7);
+    let rows = rows | IN_FALSE;
+    let one = 0x810 | ALWAYS | 6 << 16 | 6 << 24 | 0x1_0000 << 32 | 255 << 64 | NO_OUT;
+    let one = one | IN_FALSE | IN2_FALSE;
+    let turn = 0x23a | ALWAYS | 6 << 24;
+    for (arch, text) in [(Arch::Sm80, "MOVM.16.MT88 R0, R6"), (Arch::Sm90, "MOVM.16.MT88 R0, R6")] {
+        assert_eq!(decode(arch, turn, 0).unwrap().to_string(), text);
+        let lanes = run_all(arch, &[rows, one, turn], [LANES, 0, 0]);
+        for (lane, got) in (0..).zip(lanes) {
+            let (row, column) = (lane / 4, 2 * (lane % 4));
+            let wanted = 8 * column + row | (8 * (column + 1) + row) << 16;
+            assert_eq!(got[0], wanted, "lane {lane}: {:#x}", got[0]);
+        }
+    }
 }
 
 /// `URn = value` of the first lane's register, and `R0 = URn`.
@@ -1223,6 +1334,67 @@ fn uniform_registers() {
         let given = [to_uniform(4, 4), to_uniform(6, 6), to_uniform(10, 8), word, FROM_UR8];
         for (lane, got) in run_all(Arch::Sm80, &given, sources).into_iter().enumerate() {
             assert_eq!(got[0], wanted, "{text} of {sources:x?}, lane {lane}: {:#x}", got[0]);
+        }
+    }
+}
+
+/// Forms that NVIDIA's libraries have and ptxas makes of no kernel here.
+#[test]
+fn halves_with_uniform_registers() {
+    let with = |opcode: u128| opcode | ALWAYS | 4 << 24 | 6 << 32 | bits(91, 1);
+    let (first_half, second_half) = (bits(60, 2), bits(60, 3));
+    // Pairs of 1 and 2, of 2 and a half, of 1 and 1.
+    let sources = [0x3c00_4000, 0x4000_3800, 0x3c00_3c00];
+    for (text, word, wanted) in [
+        ("HADD2 R0, R4, -UR6.H0_H0", with(0xe30) | first_half | bits(63, 1), 0x3800_3e00),
+        ("HADD2 R0, R4, |UR6.H1_H1|", with(0xe30) | second_half | bits(62, 1), 0x4200_4400),
+        ("HMUL2 R0, R4, UR6", with(0xc32), 0x4000_3c00),
+        ("HFMA2 R0, R4, UR6.H1_H1, R8", with(0xc31) | 8 << 64 | second_half, 0x4200_4500),
+        ("HFMA2 R0, R4, R8, UR6", with(0xe31) | 8 << 64, 0x4200_4100),
+        ("HMNMX2 R0, R4, UR6, !PT", with(0xc40) | IN_FALSE, 0x4000_4000),
+        (
+            "HSET2.BF.GT.AND R0, R4, UR6, PT",
+            with(0xe33) | bits(71, 1) | bits(76, 4) | IN_TRUE,
+            0x0000_3c00,
+        ),
+    ] {
+        assert_eq!(decode(Arch::Sm90, word, 0).unwrap().to_string(), text, "{word:#034x}");
+        let got = run_all(Arch::Sm90, &[to_uniform(6, 6), word], sources)[0][0];
+        assert_eq!(got, wanted, "{text}: {got:#x}, not {wanted:#x}");
+    }
+    let word = with(0xe34) | bits(76, 4) | IN_TRUE | bits(84, 1);
+    let text = "HSETP2.GT.AND P0, P1, R4, UR6, PT";
+    assert_eq!(decode(Arch::Sm90, word, 0).unwrap().to_string(), text);
+    let predicates = run_all(Arch::Sm90, &[to_uniform(6, 6), word], sources)[0][2];
+    assert_eq!(predicates & 3, 1, "{text}: the lower pair is greater, the upper is not");
+}
+
+#[test]
+fn uniform_sums_and_branches() {
+    let sum = 0x297 | ALWAYS | 8 << 16 | 4 << 24 | 6 << 32 | 63 << 64 | NO_OUT | bits(91, 1);
+    let sum = sum | IN_FALSE | IN2_FALSE;
+    let text = "UIADD3.64 UR8, UR4, UR6, URZ";
+    assert_eq!(decode(Arch::Sm90, sum, 0).unwrap().to_string(), text);
+    let given = [(4, 4), (5, 5), (6, 6), (7, 7)].map(|(to, from)| to_uniform(to, from));
+    let results = [FROM_UR8, FROM_UR8 + (1 << 32) + (1 << 16)];
+    let words = [&given[..], &[sum], &results].concat();
+    let got = run_all(Arch::Sm90, &words, [0x1_ffff_ffff, 0x2_0000_0003, 0])[0];
+    assert_eq!([got[0], got[1]], [2, 4], "{text} with a carry between its halves");
+
+    // Of half of the lanes P4 is set: one of them at least.
+    let any = 0x886 | ALWAYS | 63 << 16 | bits(72, 1) | bits(87, 4);
+    let branch = 0x547 | ALWAYS | 4 << 16 | bits(32, 1) | bits(87, 7) | bits(91, 1);
+    for (arch, text, word, wanted) in [
+        (Arch::Sm90, "BRA.U UP0, 0x20", branch, 1),
+        (Arch::Sm90, "BRA.U !UP0, 0x20", branch | bits(27, 1), 7),
+        (Arch::Sm80, "BRXU UR4 0x0", 0x958 | ALWAYS | 4 << 24 | bits(87, 7) | bits(91, 1), 1),
+        (Arch::Sm90, "BRXU UR4 0x0", 0x958 | ALWAYS | 4 << 24 | bits(87, 7) | bits(91, 1), 1),
+    ] {
+        assert_eq!(decode(arch, word, 0).unwrap().to_string(), text, "{word:#034x}");
+        // It leaves one instruction out.
+        let words = [to_uniform(4, 6), to_uniform(5, 7), set(0, 1), any, word, set(0, 7)];
+        for (lane, got) in run_all(arch, &words, [LANES, 16, 0]).into_iter().enumerate() {
+            assert_eq!(got[0], wanted, "{text}, lane {lane}");
         }
     }
 }

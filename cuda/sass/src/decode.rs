@@ -2,7 +2,9 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::isa::{Bank, Base, Bits, Choice, Field, Form, Meaning, Source, bits, sign_extend};
+use crate::isa::{
+    Bank, Base, Bits, Choice, Descriptor, Field, Form, Meaning, Source, bits, sign_extend,
+};
 use crate::{
     Arch, Control, FORMS, FORMS_OF, List, MAX_MODIFIERS, MAX_OPERANDS, Modifier, NAMED, Op,
 };
@@ -285,7 +287,7 @@ fn operand(field: &Field, word: u128, address: u64) -> Option<Operand> {
             offset: offset_of(*offset, word),
         },
         Source::Memory { descriptor, base: first, uniform, offset, .. } => Value::Memory {
-            descriptor: descriptor.map(|start| bits(word, start, 6) as u8),
+            descriptor: descriptor.as_ref().map(|it| descriptor_of(it, word)),
             base: base(first, word)?,
             uniform: uniform.map(|start| bits(word, start, 6) as u8),
             // Without a register it is an address, not a distance.
@@ -331,6 +333,11 @@ fn base(base: &Option<Base>, word: u128) -> Option<Option<Address>> {
     let length = if base.uniform { 6 } else { 8 };
     let register = bits(word, base.register, length) as u8;
     Some(Some(Address { register, uniform: base.uniform, suffixes }))
+}
+
+/// Behind the last register there is none.
+fn descriptor_of(descriptor: &Descriptor, word: u128) -> u8 {
+    (bits(word, descriptor.start, 6) as u8 + descriptor.behind).min(63)
 }
 
 fn offset_of(offset: Bits, word: u128) -> i64 {

@@ -134,7 +134,7 @@ pub(crate) enum Source {
         offset: Bits,
     },
     Memory {
-        descriptor: Option<u8>,
+        descriptor: Option<Descriptor>,
         hide_descriptor: bool,
         base: Option<Base>,
         uniform: Option<u8>,
@@ -159,6 +159,13 @@ pub(crate) enum Source {
     },
     /// Two bits for each of four lanes.
     Signs(Bits),
+}
+
+/// The uniform register that a memory descriptor begins in: that at `start`, or so many behind it.
+#[derive(Debug)]
+pub(crate) struct Descriptor {
+    pub(crate) start: u8,
+    pub(crate) behind: u8,
 }
 
 /// The bank of an indexed constant.

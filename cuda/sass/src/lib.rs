@@ -10,7 +10,7 @@ mod lines;
 mod list;
 mod text;
 
-use isa::{Bank, Base, Bits, Choice, Field, Form, Hidden, Meaning, Source};
+use isa::{Bank, Base, Bits, Choice, Descriptor, Field, Form, Hidden, Meaning, Source};
 
 pub use arch::Arch;
 pub use control::Control;

@@ -66,16 +66,19 @@ fn write_operand(f: &mut Formatter<'_>, operand: &Operand, field: &Field) -> fmt
         f.write_char('|')?;
     }
     write_value(f, operand.value, field)?;
+    // Of a register the suffix is behind the bar.
+    let is_inside = matches!(operand.value, Value::Constant { .. } | Value::Uniform(_));
+    let suffixes: String =
+        operand.suffixes.iter().map(|suffix| format!(".{}", suffix.text())).collect();
+    let (inside, behind) = if is_inside { (&*suffixes, "") } else { ("", &*suffixes) };
+    f.write_str(inside)?;
     if operand.absolute {
         f.write_char('|')?;
     }
     if operand.reuse {
         f.write_str(".reuse")?;
     }
-    for suffix in operand.suffixes.iter() {
-        write!(f, ".{}", suffix.text())?;
-    }
-    Ok(())
+    f.write_str(behind)
 }
 
 fn write_value(f: &mut Formatter<'_>, value: Value, field: &Field) -> fmt::Result {

@@ -465,6 +465,11 @@ pub(crate) enum Op {
         by: Operand,
         clamp: Operand,
     },
+    /// A matrix of eight rows and columns of 16 bits, of which each lane has two that are next to each other.
+    Transpose {
+        to: u8,
+        from: u8,
+    },
     /// In these lanes of each four.
     MoveInQuads {
         to: u8,

@@ -52,6 +52,17 @@ impl Warp<'_> {
                 self.write_target(*target, &[leader; 32], mask);
                 self.write_predicate(*outcome, 1 << leader & named, mask);
             }
+            Op::Transpose { to, from } => {
+                let values = *self.row(*from);
+                let half = |row: usize, column: usize| {
+                    values[4 * row + column / 2] >> (16 * (column % 2)) & 0xffff
+                };
+                let turned = std::array::from_fn(|lane| {
+                    let (row, column) = (lane / 4, 2 * (lane % 4));
+                    half(column, row) | half(column + 1, row) << 16
+                });
+                self.write(*to, &turned, mask);
+            }
             Op::MoveInQuads { to, from, lanes } => {
                 let value = self.value(from);
                 self.write(*to, &value, mask & lanes);

@@ -140,6 +140,22 @@ pub(in crate::sass) fn check_division(_: &Modes, i: &In<'_>, out: &mut Out) {
     });
 }
 
+/// To TF32, whose lowest 13 bits are zero: the nearest, of two the even one.
+pub(in crate::sass) fn to_tf32(m: &Modes, i: &In<'_>, out: &mut Out) {
+    for lane in 0..32 {
+        let bits = i.a[lane];
+        let value = f32::from_bits(bits);
+        let rounded = bits.wrapping_add(0xfff + (bits >> 13 & 1)) & !0x1fff;
+        out.d[lane] = match () {
+            () if value.is_nan() => 0x7fff_ffff,
+            // RELU.
+            () if m.high && value < 0.0 => 0,
+            () if value.is_infinite() => bits,
+            () => rounded,
+        };
+    }
+}
+
 pub(in crate::sass) fn compare_double(m: &Modes, i: &In<'_>, out: &mut Out) {
     let double = |low: u32, high: u32| f64::from_bits(u64::from(low) | u64::from(high) << 32);
     let holds = mask(|lane| {

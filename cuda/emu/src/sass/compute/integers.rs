@@ -298,6 +298,18 @@ pub(in crate::sass) fn distance(m: &Modes, i: &In<'_>, out: &mut Out) {
     }
 }
 
+/// Two numbers as bytes, below the lower half of a third.
+pub(in crate::sass) fn pack_bytes(m: &Modes, i: &In<'_>, out: &mut Out) {
+    let byte = |value: u32| match m.signed {
+        true => (value as i32).clamp(-128, 127) as u8,
+        false => (value as i32).clamp(0, 255) as u8,
+    };
+    for lane in 0..32 {
+        let bytes = [byte(i.b[lane]), byte(i.a[lane])];
+        out.d[lane] = i.c[lane] << 16 | u32::from(u16::from_le_bytes(bytes));
+    }
+}
+
 /// Two functions of three predicates.
 pub(in crate::sass) fn predicate_logic(m: &Modes, i: &In<'_>, out: &mut Out) {
     let of = |table: u8| {

@@ -273,6 +273,11 @@ impl Decoder<'_> {
     }
 
     fn pack(&self) -> Decoded<Op> {
+        if self.has(Modifier::TF32) {
+            let mut compute = self.compute(floats::to_tf32, 0, &[2], Kind::Single)?;
+            compute.modes.high = self.has(Modifier::RELU);
+            return Ok(compute.into());
+        }
         let merges = self.has(Modifier::MERGE_C) && self.is_zero(3)?;
         if !merges && !self.has(Modifier::PACK_AB) || self.has(Modifier::SATFINITE) {
             return Err(
@@ -307,8 +312,10 @@ impl Decoder<'_> {
     }
 
     fn two_halves(&self) -> Decoded<Op> {
-        if self.has(Modifier::FMZ) {
-            return Err("FMZ is not computed here".to_owned());
+        for (modifier, name) in [(Modifier::FMZ, "FMZ"), (Modifier::OOB, "OOB")] {
+            if self.has(modifier) {
+                return Err(format!("{name} is not computed here"));
+            }
         }
         let brain = self.has(Modifier::BF16_V2);
         let kind = if brain { "bf16x2" } else { "f16x2" };

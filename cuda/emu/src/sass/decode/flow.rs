@@ -14,7 +14,7 @@ impl Decoder<'_> {
         let when = || self.predicate(0);
         match self.instruction.op {
             BRA => self.branch(),
-            BRX => {
+            BRX | BRXU => {
                 let next = self.instruction.address as i64 + 16;
                 let base = self.base().wrapping_add_signed(next);
                 let base = base.wrapping_add(self.number(2)?);
@@ -111,7 +111,13 @@ impl Decoder<'_> {
         let target = self.place(self.address_of(last)?)?;
         let (diverged, converged) = (self.has(Modifier::DIV), self.has(Modifier::CONV));
         if !diverged && !converged {
-            return Ok(Op::Branch { target, when: self.predicate(0)?, takers: self.takers()? });
+            let when = match (self.predicate(0)?, last) {
+                (when, 1) => when,
+                // A uniform predicate stands behind that of the lanes.
+                (Predicate::TRUE, _) => self.predicate(1)?,
+                _ => return Err("a branch that depends on two predicates".to_owned()),
+            };
+            return Ok(Op::Branch { target, when, takers: self.takers()? });
         }
         let mask = match self.operand(1)?.value {
             Value::Uniform(number) => Some((number, self.operand(1)?.inverted)),

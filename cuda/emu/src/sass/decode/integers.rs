@@ -87,6 +87,11 @@ impl Decoder<'_> {
                 let text = format!("vabsdiff4.{kind}.{kind}.{kind}{add}");
                 Ok(self.shared(&text, 0, &[2, 3, 4], Kind::Integer)?.into())
             }
+            I2IP => {
+                let mut compute = self.integer(native::pack_bytes, 0, &[1, 2, 3])?;
+                compute.modes.signed = self.has(Modifier::S8);
+                Ok(compute.into())
+            }
             IDP if self.has(Modifier::_2A) => self.dot_of_two(),
             IDP => self.dot(),
             I2I => self.clamp(),
@@ -126,6 +131,16 @@ impl Decoder<'_> {
     fn add(&self) -> Decoded<Op> {
         let outcomes = [self.outcome(1)?, self.outcome(2)?];
         let extended = self.has(Modifier::X);
+        if self.has(Modifier::_64) {
+            let is_plain = !extended && outcomes == [super::TRUE; 2];
+            let is_of_two = self.source(5, Kind::Integer)?.is_zero();
+            if !is_plain || !is_of_two || self.is_negated(3)? || self.is_negated(4)? {
+                return Err("of 64 bits two are added, without a carry".to_owned());
+            }
+            let mut compute = self.shared("add.u64", 0, &[3, 4], Kind::Long)?;
+            compute.wide = true;
+            return Ok(compute.into());
+        }
         let carries = extended || outcomes != [super::TRUE; 2];
         let f = if carries { native::add_carry } else { native::add };
         let mut compute = self.integer(f, 0, &[3, 4, 5])?;

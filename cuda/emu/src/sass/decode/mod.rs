@@ -63,20 +63,20 @@ impl Decoder<'_> {
             MOV | UMOV | IADD3 | UIADD3 | IMAD | UIMAD | ISETP | UISETP | LEA | ULEA | LOP3
             | ULOP3 | SHF | USHF | SEL | USEL | PRMT | UPRMT | IABS | IMNMX | SGXT | USGXT
             | BMSK | UBMSK | POPC | UPOPC | FLO | UFLO | BREV | UBREV | IDP | P2R | UP2UR | R2P
-            | PLOP3 | UPLOP3 | VIADD | VIMNMX | VIMNMX3 | VIADDMNMX | I2I | VABSDIFF
+            | PLOP3 | UPLOP3 | I2IP | VIADD | VIMNMX | VIMNMX3 | VIADDMNMX | I2I | VABSDIFF
             | VABSDIFF4 => self.integers(),
             FADD | FSWZADD | FMUL | FFMA | FMNMX | FSEL | FSETP | FSET | FCHK | MUFU | DADD
             | DMUL | DFMA | DSETP | I2F | F2I | F2F | F2IP | FRND | I2FP | F2FP | HADD2 | HMUL2
             | HFMA2 | HSET2 | HSETP2 | HMNMX2 => self.floats(),
             S2R | S2UR | CS2R | VOTE | VOTEU | MATCH | REDUX | SHFL | R2UR | B2R | HMMA | IMMA
-            | DMMA | BMMA | ELECT => self.warp(),
+            | DMMA | BMMA | MOVM | ELECT => self.warp(),
             LDC | ULDC | LD | LDG | ST | STG | LDL | STL | LDS | STS | LDSM | STSM | RED | REDG
             | ATOM | ATOMG | ATOMS | ARRIVES | QSPC | LDGSTS | LDGDEPBAR | DEPBAR | CCTL
             | CCTLL | MEMBAR | FENCE | ERRBAR | CGAERRBAR => self.memory(),
             TEX | TLD | TLD4 | TXD | TXQ | SULD | SUST | SURED => self.texture(),
-            BRA | BRX | JMP | CALL | RET | EXIT | BSSY | BSYNC | BREAK | YIELD | WARPSYNC
-            | BMOV | ENDCOLLECTIVE | NOP | NANOSLEEP | BPT | BAR | LEPC | PMTRIG | PREEXIT
-            | ACQBULK => self.flow(),
+            BRA | BRX | BRXU | JMP | CALL | RET | EXIT | BSSY | BSYNC | BREAK | YIELD
+            | WARPSYNC | BMOV | ENDCOLLECTIVE | NOP | NANOSLEEP | BPT | BAR | LEPC | PMTRIG
+            | PREEXIT | ACQBULK => self.flow(),
             _ => Err("it is decoded, but not run".to_owned()),
         }
     }

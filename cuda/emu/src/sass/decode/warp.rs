@@ -30,6 +30,9 @@ impl Decoder<'_> {
                 others: self.outcome(0)?,
                 joins: self.has(Modifier::OR),
             }),
+            MOVM if self.has(Modifier::MT88) => {
+                Ok(Op::Transpose { to: self.register(0)?, from: self.register(1)? })
+            }
             ELECT => self.elect(),
             B2R => Ok(Op::BarrierResult { to: self.register(0)?, outcome: self.outcome(1)? }),
             _ => self.matrices(),
@@ -130,6 +133,15 @@ impl Decoder<'_> {
 
     fn matrices(&self) -> Decoded<Op> {
         use Modifier::*;
+        if self.has(SP) {
+            return Err("a matrix of which a part is left out".to_owned());
+        }
+        if self.instruction.op == Name::HMMA && self.count() > 4 {
+            let when = self.predicate(4)?;
+            if when.number != crate::sass::TRUE || when.negated {
+                return Err("a product that depends on a predicate".to_owned());
+            }
+        }
         let kind = match self.instruction.op {
             Name::HMMA => {
                 let k = self.choose(&[(_16816, 16), (_1688, 8), (_1684, 4)]);
