@@ -1446,6 +1446,33 @@ fn cupy_copies() {
     );
 }
 
+/// PyTorch computes and learns on every card what it does on the host.
+#[test]
+fn pytorch_computes_as_on_the_host() {
+    // It is made for CUDA 12.4.
+    let version = |real: &Real| real.version.split('.').next().unwrap().parse::<u32>().unwrap();
+    let Some(real) = versions().into_iter().filter(|real| version(real) >= 550).min_by_key(version)
+    else {
+        skip(Need::Real, "NVABI_REAL names no version from 550 on")
+    };
+    let Some(torch) = std::env::var_os("NVABI_TORCH") else {
+        skip(Need::Torch, "NVABI_TORCH names no folder")
+    };
+    let torch = PathBuf::from(torch);
+    assert!(torch.join("torch/version.py").exists(), "{} has no torch", torch.display());
+    let script = real_file("pytorch.py");
+    let script = format!("PYTHONPATH='{}' exec python3 -P '{}'", torch.display(), script.display());
+    for (card, name) in CARDS {
+        let seen = real.run(&["--gpu", card], Path::new("sh"), &["-c", &script]);
+        let what = format!("{} {card}: {} {:?}", real.version, seen.out, seen.diagnostics);
+        let expected = format!("{name}\n45 tried, 0 wrong\n");
+        assert_eq!((seen.code, seen.out.as_str()), (Some(0), expected.as_str()), "{what}");
+        // What the checks say of kernels in NVIDIA's libraries is no error.
+        let is_finding = |(code, _): &(String, String)| code == "kernel-finding";
+        assert!(seen.diagnostics.iter().all(is_finding), "{what}");
+    }
+}
+
 /// NVIDIA's library for profilers has the registers, the instrumented kernels and UVM's events that it asks for: it
 /// records a kernel, copies, and each page that a GPU faults on.
 #[test]

@@ -255,12 +255,30 @@ fn told(space: &Arc<dyn KernelSpace>, report: &Report) -> Outcome<Ended> {
     if let Some(finding) = report.findings.iter().find(|finding| finding.fatal) {
         return Err(Fault::Kernel { trap: trap(finding), text: say(finding) });
     }
-    let worth_it = report.findings.iter().filter(|finding| finding.severity > Severity::Note);
-    let mut notes: Vec<Note> = worth_it.map(|finding| ("kernel-finding", say(finding))).collect();
+    let mut notes: Vec<Note> = Vec::new();
+    for (finding, others) in by_kind(report) {
+        let text = match others {
+            0 => say(finding),
+            _ => format!("{}; and at {others} more places", say(finding)),
+        };
+        notes.push(("kernel-finding", text));
+    }
     if !report.output.is_empty() {
         notes.push(("kernel-output", String::from_utf8_lossy(&report.output).into_owned()));
     }
     Ok(Ended { notes, messages: space.take_messages() })
+}
+
+/// What is worth a word: the first finding of each kind, and how many others there are.
+fn by_kind(report: &Report) -> Vec<(&Finding, usize)> {
+    let mut kinds: Vec<(&Finding, usize)> = Vec::new();
+    for finding in report.findings.iter().filter(|finding| finding.severity > Severity::Note) {
+        match kinds.iter_mut().find(|(first, _)| first.kind == finding.kind) {
+            Some((_, others)) => *others += 1,
+            None => kinds.push((finding, 0)),
+        }
+    }
+    kinds
 }
 
 /// How a shader core sees it. The numbers of warps' errors are public in nouveau's `gf100_mp_warp_error`.

@@ -72,6 +72,8 @@ pub enum Need {
     Workspace,
     /// NVIDIA's own programs and libraries.
     Real,
+    /// PyTorch with NVIDIA's libraries for it.
+    Torch,
     /// A GPU of NVIDIA's, with its driver.
     Gpu,
     /// A device, under the name that a test calls it.
@@ -79,7 +81,7 @@ pub enum Need {
 }
 
 /// All but the devices.
-const ALL: [Need; 33] = [
+const ALL: [Need; 34] = [
     Need::Headers,
     Need::AllHeaders,
     Need::JetsonHeaders,
@@ -112,6 +114,7 @@ const ALL: [Need; 33] = [
     Need::Rust,
     Need::Workspace,
     Need::Real,
+    Need::Torch,
     Need::Gpu,
 ];
 
@@ -152,6 +155,7 @@ impl Need {
             Need::Rust => "rust",
             Need::Workspace => "workspace",
             Need::Real => "real",
+            Need::Torch => "torch",
             Need::Gpu => "gpu",
         })
     }
@@ -190,6 +194,7 @@ impl Need {
             Need::Spark => "set NVABI_SPARK to a Python that has pyspark, and install Java 17",
             Need::Gvisor => "set NVABI_GVISOR to what tests/gvisor.sh prints, or to a checkout",
             Need::Real => "set NVABI_REAL to what tests/real/fetch.sh prints",
+            Need::Torch => "set NVABI_TORCH to what tests/real/torch.sh prints: 3 GB",
             Need::Syzkaller => {
                 "tests/syzkaller.sh builds the program that NVABI_SYZKALLER names, where Go can download modules"
             }
