@@ -14,13 +14,25 @@ use crate::devices::{self, MOST};
 /// By stream, the number of the last operation that is certainly done.
 type Clock = Vec<u64>;
 
-/// The default stream, and that of each thread (`cudaStreamPerThread`), which is one for all threads here.
-pub(crate) const LEGACY: usize = 0;
-pub(crate) const PER_THREAD: usize = 1;
+/// What the program does itself, for which the host's clock stands.
+const HOST: usize = 0;
 
-/// What the program does itself, for which the host's clock stands; streams that it makes have the numbers behind.
-const HOST: usize = 2;
-pub(crate) const FIRST: usize = 3;
+/// The default streams of each device. That of each thread (`cudaStreamPerThread`) is one for all threads here.
+const LEGACY: usize = 1;
+const PER_THREAD: usize = LEGACY + MOST;
+
+/// Streams that the program makes have the numbers from here on.
+pub(crate) const FIRST: usize = PER_THREAD + MOST;
+
+/// The default stream of the current device.
+pub(crate) fn legacy() -> usize {
+    LEGACY + devices::current()
+}
+
+/// The same, of each thread.
+pub(crate) fn per_thread() -> usize {
+    PER_THREAD + devices::current()
+}
 
 /// The clocks of streams, by their numbers, of events and of the host.
 #[derive(Debug, Default)]
@@ -37,7 +49,7 @@ struct Stream {
     clock: Clock,
     /// `CU_STREAM_NON_BLOCKING`: the default stream does not wait for it, nor it for that one.
     is_apart: bool,
-    /// Of the default streams, which are of whatever device is current, this says nothing.
+    /// Of streams that the program made: the numbers of the others say it.
     device: usize,
 }
 
@@ -65,9 +77,10 @@ impl Clocks {
     }
 
     fn device_of(&self, stream: usize) -> usize {
-        match self.streams.get(stream) {
-            Some(own) if stream >= FIRST => own.device,
-            _ => devices::current(),
+        match stream {
+            PER_THREAD..FIRST => stream - PER_THREAD,
+            LEGACY..PER_THREAD => stream - LEGACY,
+            _ => self.streams.get(stream).map_or(0, |own| own.device),
         }
     }
 
@@ -75,10 +88,12 @@ impl Clocks {
     fn clock(&mut self, stream: usize) -> Clock {
         let Stream { mut clock, is_apart, .. } = self.stream(stream).clone();
         join(&mut clock, &self.host);
-        join(&mut clock, &self.devices[self.device_of(stream)]);
+        let device = self.device_of(stream);
+        join(&mut clock, &self.devices[device]);
+        let default = LEGACY + device;
         let with_default = self.streams.iter().enumerate().filter(|(number, other)| {
-            let is_default = stream == LEGACY && self.device_of(*number) == devices::current();
-            !is_apart && !other.is_apart && (is_default || *number == LEGACY)
+            let are_both = stream == default && self.device_of(*number) == device;
+            !is_apart && !other.is_apart && (are_both || *number == default)
         });
         with_default.for_each(|(_, other)| join(&mut clock, &other.clock));
         clock
@@ -126,24 +141,27 @@ impl Clocks {
 
     /// The next operation of the default stream comes behind all that some devices were given.
     pub(crate) fn default_waits(&mut self, devices: &[usize]) {
-        let mut clock = self.stream(LEGACY).clock.clone();
+        let default = legacy();
+        let mut clock = self.stream(default).clock.clone();
         let streams = self.streams.iter().enumerate();
         let theirs = streams.filter(|(stream, _)| devices.contains(&self.device_of(*stream)));
         theirs.for_each(|(_, stream)| join(&mut clock, &stream.clock));
-        self.stream(LEGACY).clock = clock;
+        self.stream(default).clock = clock;
     }
 
     /// All that some devices are given from now on comes behind the default stream.
     pub(crate) fn wait_for_default(&mut self, devices: &[usize]) {
-        let clock = self.stream(LEGACY).clock.clone();
+        let clock = self.stream(legacy()).clock.clone();
         devices.iter().for_each(|device| join(&mut self.devices[*device], &clock));
     }
 
-    /// The host waits for the streams of a device, and for the default ones.
+    /// The host waits for the streams of a device.
     pub(crate) fn wait_for_device(&mut self, device: usize) {
+        let mut clock = std::mem::take(&mut self.host);
         let streams = self.streams.iter().enumerate();
-        let own = streams.filter(|(number, stream)| *number < FIRST || stream.device == device);
-        own.for_each(|(_, stream)| join(&mut self.host, &stream.clock));
+        let own = streams.filter(|(number, _)| self.device_of(*number) == device);
+        own.for_each(|(_, stream)| join(&mut clock, &stream.clock));
+        self.host = clock;
     }
 
     /// The host waits for everything.
@@ -190,7 +208,7 @@ pub(crate) fn current() -> Option<usize> {
 
 /// The same, where such a call is work of the default stream.
 pub(crate) fn current_or_default() -> usize {
-    current().unwrap_or(LEGACY)
+    current().unwrap_or_else(legacy)
 }
 
 #[cfg(test)]
@@ -213,70 +231,88 @@ mod tests {
     fn streams_run_beside_each_other_until_something_orders_them() {
         let (mut clocks, mut all) = (Clocks::default(), Vec::new());
         let mut next = |clocks: &mut Clocks, stream| submit(clocks, &mut all, stream);
-        assert_eq!(next(&mut clocks, 7), [0; 0]);
-        assert_eq!(next(&mut clocks, 3), [1]);
-        clocks.record(70, 3);
-        assert_eq!(next(&mut clocks, 3), [1]);
+        assert_eq!(next(&mut clocks, FIRST + 7), [0; 0]);
+        assert_eq!(next(&mut clocks, FIRST + 3), [1]);
+        clocks.record(70, FIRST + 3);
+        assert_eq!(next(&mut clocks, FIRST + 3), [1]);
         // The event is of the second operation alone.
-        clocks.stream_waits(7, 70);
-        assert_eq!(next(&mut clocks, 7), [3]);
+        clocks.stream_waits(FIRST + 7, 70);
+        assert_eq!(next(&mut clocks, FIRST + 7), [3]);
         clocks.wait_for_event(70);
-        assert_eq!(next(&mut clocks, 4), [1, 3, 4]);
-        clocks.wait_for_stream(7);
-        assert_eq!(next(&mut clocks, 5), [3, 5]);
+        assert_eq!(next(&mut clocks, FIRST + 4), [1, 3, 4]);
+        clocks.wait_for_stream(FIRST + 7);
+        assert_eq!(next(&mut clocks, FIRST + 5), [3, 5]);
         assert!(clocks.is_busy());
         clocks.wait_for_all();
         assert!(!clocks.is_busy());
-        assert_eq!(next(&mut clocks, 6), [0; 0]);
+        assert_eq!(next(&mut clocks, FIRST + 6), [0; 0]);
     }
 
     /// What the program does comes before what it submits then, and behind what it waited for.
     #[test]
     fn the_host_is_in_order_with_itself() {
         let (mut clocks, mut all) = (Clocks::default(), Vec::new());
-        submit(&mut clocks, &mut all, 3);
+        submit(&mut clocks, &mut all, FIRST + 3);
         assert_eq!(clocks.order_of_host(), Order { queue: HOST, behind: Vec::new() });
         all.push(HOST);
         clocks.done_by_host(2);
-        assert_eq!(submit(&mut clocks, &mut all, 4), [1]);
-        clocks.wait_for_stream(3);
-        assert_eq!(clocks.order_of_host().behind[3], 1);
+        assert_eq!(submit(&mut clocks, &mut all, FIRST + 4), [1]);
+        clocks.wait_for_stream(FIRST + 3);
+        assert_eq!(clocks.order_of_host().behind[FIRST + 3], 1);
     }
 
     #[test]
     fn the_default_stream_waits_for_others_and_they_for_it() {
         let (mut clocks, mut all) = (Clocks::default(), Vec::new());
         let mut next = |clocks: &mut Clocks, stream| submit(clocks, &mut all, stream);
-        clocks.create(4, true);
-        next(&mut clocks, 7);
-        next(&mut clocks, 4);
-        assert_eq!(next(&mut clocks, LEGACY), [2]);
-        assert_eq!(next(&mut clocks, PER_THREAD), [2]);
-        assert_eq!(next(&mut clocks, 3), [2, 4]);
-        assert_eq!(next(&mut clocks, 4), [1, 3, 4, 5]);
+        clocks.create(FIRST + 4, true);
+        next(&mut clocks, FIRST + 7);
+        next(&mut clocks, FIRST + 4);
+        assert_eq!(next(&mut clocks, legacy()), [2]);
+        assert_eq!(next(&mut clocks, per_thread()), [2]);
+        assert_eq!(next(&mut clocks, FIRST + 3), [2, 4]);
+        assert_eq!(next(&mut clocks, FIRST + 4), [1, 3, 4, 5]);
         // Waiting for the default stream is waiting for those that it waits for, and not for the one apart.
-        clocks.wait_for_stream(LEGACY);
-        assert_eq!(next(&mut clocks, 7), [2, 6]);
+        clocks.wait_for_stream(legacy());
+        assert_eq!(next(&mut clocks, FIRST + 7), [2, 6]);
     }
 
     #[test]
     fn work_between_devices_is_in_turn_with_theirs() {
         let (mut clocks, mut all) = (Clocks::default(), Vec::new());
         let mut next = |clocks: &mut Clocks, stream| submit(clocks, &mut all, stream);
-        for stream in 3..6 {
-            devices::set_current(stream - 3);
-            clocks.create(stream, true);
-            next(&mut clocks, stream);
+        for device in 0..3 {
+            devices::set_current(device);
+            clocks.create(FIRST + 3 + device, true);
+            next(&mut clocks, FIRST + 3 + device);
         }
         clocks.default_waits(&[0, 1]);
-        assert_eq!(next(&mut clocks, LEGACY), [3]);
+        assert_eq!(next(&mut clocks, legacy()), [3]);
         clocks.wait_for_default(&[0, 1]);
-        assert_eq!(next(&mut clocks, 3), [3]);
-        assert_eq!(next(&mut clocks, 4), [3, 5]);
-        assert_eq!(next(&mut clocks, 5), [1, 2, 4, 5, 6]);
+        assert_eq!(next(&mut clocks, FIRST + 3), [3]);
+        assert_eq!(next(&mut clocks, FIRST + 4), [3, 5]);
+        assert_eq!(next(&mut clocks, FIRST + 5), [1, 2, 4, 5, 6]);
         devices::set_current(0);
         clocks.wait_for_device(0);
-        assert_eq!(next(&mut clocks, 3), [3, 6, 7]);
+        assert_eq!(next(&mut clocks, FIRST + 3), [3, 6, 7]);
+    }
+
+    /// Each device has its own, and so has each thread of each.
+    #[test]
+    fn default_streams_of_devices_are_in_no_order() {
+        let (mut clocks, mut all) = (Clocks::default(), Vec::new());
+        let mut next = |clocks: &mut Clocks, stream| submit(clocks, &mut all, stream);
+        for device in 0..2 {
+            devices::set_current(device);
+            clocks.create(FIRST + device, false);
+            next(&mut clocks, legacy());
+        }
+        assert_eq!(next(&mut clocks, FIRST), [2]);
+        assert_eq!(next(&mut clocks, FIRST + 1), [1, 3]);
+        assert_eq!(next(&mut clocks, legacy()), [1, 3]);
+        assert_eq!(next(&mut clocks, per_thread()), [1, 3]);
+        devices::set_current(0);
+        assert_eq!(next(&mut clocks, per_thread()), [2, 3, 4, 5, 6]);
     }
 
     #[test]

@@ -912,11 +912,14 @@ pub(crate) unsafe fn transfer(
     if to == 0 || from == 0 {
         return Err(INVALID_VALUE);
     }
+    let devices = state.devices_between(to, from);
+    state.default_waits(&devices);
     // SAFETY: a side that must be on the device was found inside one allocation, and stays there while
     // `state` is held. Of the other side the caller promises it. Neither is memory of Rust's: the device's
     // is its own mapping, and launches, which access it, hold `state`, too.
     unsafe { copy(to, from, size) };
     state.touch("a copy", Some((from, size as u64)), Some((to, size as u64)));
+    state.wait_for_default(&devices);
     // A copy inside of the device is not waited for, nor one that a stream does.
     if clocks::current().is_none() && !(state.is_of_device(to) && state.is_of_device(from)) {
         state.wait_for_current();

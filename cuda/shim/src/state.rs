@@ -138,8 +138,8 @@ const EVENT_INTERPROCESS: u32 = 4;
 /// The number of a stream in the clocks.
 fn stream_number(stream: *mut c_void) -> Result<usize> {
     match stream.addr() {
-        0 | 1 => Ok(clocks::LEGACY),
-        2 => Ok(clocks::PER_THREAD),
+        0 | 1 => Ok(clocks::legacy()),
+        2 => Ok(clocks::per_thread()),
         _ => Ok(number(STREAM, stream)? + clocks::FIRST),
     }
 }
@@ -759,6 +759,13 @@ impl State {
             let is_own = self.allocated.contains_key(&start) && !self.pinned.contains_key(&start);
             is_own || self.ipc.has_opened(start)
         })
+    }
+
+    /// The two devices whose work a copy between them is in turn with, as it is where it names no stream; else none.
+    pub(crate) fn devices_between(&self, to: u64, from: u64) -> Vec<usize> {
+        let devices = vec![self.owner(to), self.owner(from)];
+        let are_two = devices[0] != devices[1] && self.is_of_device(to) && self.is_of_device(from);
+        if clocks::current().is_none() && are_two { devices } else { Vec::new() }
     }
 
     /// The host waits for what has named no stream, or for the stream whose work is done.

@@ -4,7 +4,11 @@
 //     contexts open      the second process: handles come by file 3
 //     contexts peer      a copy between devices, which their streams wait for and it for them
 //     contexts async     the same copy in a stream, which nothing orders
+//     contexts dtod      one that the default stream does, which is in turn as the first is
 //     contexts wait      a device that waits for its own streams alone
+//     contexts defaults  default streams of two devices, in no order
+//     contexts of        what is launched on the device that it is of, and what is of another one
+//     contexts failed    a device with an error of a kernel beside one without
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +25,7 @@ int cuCtxSetCurrent(void *); int cuCtxGetCurrent(void **); int cuCtxGetDevice(in
 int cuCtxPushCurrent_v2(void *); int cuCtxPopCurrent_v2(void **); int cuCtxSynchronize(void);
 int cuCtxEnablePeerAccess(void *, unsigned); int cuCtxDisablePeerAccess(void *);
 int cuMemAlloc_v2(Address *, size_t); int cuMemFree_v2(Address); int cuMemsetD32_v2(Address, unsigned, size_t);
-int cuMemcpyDtoH_v2(void *, Address, size_t); int cuMemcpyPeer(Address, void *, Address, void *, size_t);
+int cuMemcpyDtoH_v2(void *, Address, size_t); int cuMemcpyDtoD_v2(Address, Address, size_t); int cuMemcpyPeer(Address, void *, Address, void *, size_t);
 int cuMemcpyPeerAsync(Address, void *, Address, void *, size_t, void *);
 int cuPointerGetAttribute(void *, int, Address); int cuMemAllocFromPoolAsync(Address *, size_t, void *, void *);
 int cuDeviceGetDefaultMemPool(void **, int); int cuMemPoolSetAccess(void *, const int *, size_t);
@@ -29,6 +33,13 @@ int cuMemPoolGetAccess(int *, void *, const int *); int cuDeviceSetMemPool(int, 
 int cuStreamCreate(void **, unsigned); int cuMemsetD32Async(Address, unsigned, size_t, void *);
 int cuModuleLoadData(void **, const void *); int cuModuleGetFunction(void **, void *, const char *);
 int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+int cuStreamSynchronize(void *); int cuStreamQuery(void *); int cuStreamDestroy_v2(void *);
+int cuEventCreate(void **, unsigned); int cuEventRecord(void *, void *); int cuEventQuery(void *);
+int cuEventDestroy_v2(void *); int cuMemGetInfo_v2(size_t *, size_t *); int cuDevicePrimaryCtxReset_v2(int);
+int cuGraphCreate(void **, unsigned); int cuGraphInstantiateWithFlags(void **, void *, unsigned long long);
+int cuGraphAddKernelNode_v2(void **, void *, void *, size_t, const void *); int cuGraphLaunch(void *, void *);
+int cuGraphExecKernelNodeSetParams_v2(void *, void *, const void *);
+int cuGraphKernelNodeSetParams_v2(void *, const void *); int cuGraphExecUpdate_v2(void *, void *, void *);
 int cuIpcGetMemHandle(Handle *, Address); int cuIpcOpenMemHandle_v2(Address *, Handle, unsigned);
 int cuIpcCloseMemHandle(Address);
 
@@ -37,12 +48,18 @@ int cuIpcCloseMemHandle(Address);
 
 static const char PTX[] = ".version 8.3\n.target sm_80\n.address_size 64\n"
     ".visible .entry twice(.param .u64 data) { .reg .b32 %r<3>; .reg .b64 %rd<2>; ld.param.u64 %rd1, [data];"
-    "ld.global.u32 %r1, [%rd1]; shl.b32 %r2, %r1, 1; st.global.u32 [%rd1], %r2; ret; }";
+    "ld.global.u32 %r1, [%rd1]; shl.b32 %r2, %r1, 1; st.global.u32 [%rd1], %r2; ret; }"
+    ".visible .entry wrong() { trap; ret; }";
+
+static void *kernel_of(const char *name) {
+    void *module, *kernel;
+    DO(cuModuleLoadData(&module, PTX));
+    DO(cuModuleGetFunction(&kernel, module, name));
+    return kernel;
+}
 
 static void twice(Address data) {
-    void *module, *kernel, *arguments[] = {&data};
-    DO(cuModuleLoadData(&module, PTX));
-    DO(cuModuleGetFunction(&kernel, module, "twice"));
+    void *kernel = kernel_of("twice"), *arguments[] = {&data};
     DO(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, 0, arguments, 0));
     DO(cuCtxSynchronize());
 }
@@ -130,11 +147,12 @@ static Devices both(void) {
     return both;
 }
 
-static void copy(int is_async) {
+static void copy(char how) {
     Devices d = both();
     void *stream;
     DO(cuMemsetD32Async(d.memory[0], 1, 1, d.streams[0]));
-    if (is_async) DO(cuMemcpyPeerAsync(d.memory[1], d.contexts[1], d.memory[0], d.contexts[0], 4, 0));
+    if (how == 'd') DO(cuMemcpyDtoD_v2(d.memory[1], d.memory[0], 4));
+    else if (how == 'a') DO(cuMemcpyPeerAsync(d.memory[1], d.contexts[1], d.memory[0], d.contexts[0], 4, 0));
     else DO(cuMemcpyPeer(d.memory[1], d.contexts[1], d.memory[0], d.contexts[0], 4));
     DO(cuMemsetD32Async(d.memory[0], 2, 1, d.streams[0]));
     // A stream that is made later is of the future, too.
@@ -152,6 +170,90 @@ static void wait_apart(void) {
     DO(cuMemsetD32_v2(d.memory[1], 2, 1));
 }
 
+// Neither waits for the other, and each for the streams of its own device.
+static void defaults(void) {
+    Devices d = both();
+    void *streams[2];
+    int device;
+    for (device = 0; device < 2; ++device) {
+        DO(cuCtxSetCurrent(d.contexts[device]));
+        DO(cuMemsetD32Async(d.memory[0], 1, 1, 0));
+        DO(cuStreamCreate(&streams[device], 0));
+    }
+    // Of the first device, as is what is written there first.
+    DO(cuMemsetD32Async(d.memory[1], 2, 1, streams[0]));
+    DO(cuCtxSetCurrent(d.contexts[0]));
+    DO(cuMemsetD32Async(d.memory[1], 3, 1, 0));
+}
+
+typedef struct { void *kernel; unsigned grid[3], block[3], shared; void **arguments, **extra, *unused[2]; } Node;
+
+// What NVIDIA's libcuda answers.
+static void of_devices(void) {
+    Devices d = both();
+    void *kernels[2], *events[2], *arguments[] = {&d.memory[1]}, *graph, *node, *exec;
+    unsigned long long update[3];
+    int device;
+    for (device = 2; device--;) {
+        DO(cuCtxSetCurrent(d.contexts[device]));
+        kernels[device] = kernel_of("twice");
+        DO(cuEventCreate(&events[device], 0));
+    }
+    DO(cuMemsetD32_v2(d.memory[1], 1, 1));
+    SAY(cuLaunchKernel(kernels[0], 1, 1, 1, 1, 1, 1, 0, d.streams[1], arguments, 0));
+    SAY(cuLaunchKernel(kernels[1], 1, 1, 1, 1, 1, 1, 0, d.streams[1], arguments, 0));
+    SAY(cuLaunchKernel(kernels[1], 1, 1, 1, 1, 1, 1, 0, 0, arguments, 0));
+    SAY(cuLaunchKernel(kernels[1], 1, 1, 1, 1, 1, 1, 0, d.streams[0], arguments, 0));
+    SAY(cuEventRecord(events[1], d.streams[0]));
+    SAY(cuEventRecord(events[1], 0));
+    SAY(cuEventRecord(events[1], d.streams[1]));
+    Node params = {kernels[1], {1, 1, 1}, {1, 1, 1}, 0, arguments};
+    DO(cuGraphCreate(&graph, 0));
+    DO(cuGraphAddKernelNode_v2(&node, graph, 0, 0, &params));
+    DO(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    SAY(cuGraphLaunch(exec, d.streams[0]));
+    SAY(cuCtxSynchronize());
+    printf("doubled twice: %u\n", word(d.memory[1]));
+    params.kernel = kernels[0];
+    SAY(cuGraphExecKernelNodeSetParams_v2(exec, node, &params));
+    SAY(cuGraphKernelNodeSetParams_v2(node, &params));
+    SAY(cuGraphExecUpdate_v2(exec, graph, update));
+    printf("why: %d\n", (int)update[0]);
+}
+
+static void failed(void) {
+    Devices d = both();
+    void *event, *kernel, *arguments[] = {&d.memory[0]}, *made;
+    Address memory;
+    size_t free, total;
+    int device;
+    DO(cuCtxSetCurrent(d.contexts[1]));
+    DO(cuEventCreate(&event, 0));
+    DO(cuLaunchKernel(kernel_of("wrong"), 1, 1, 1, 1, 1, 1, 0, 0, 0, 0));
+    SAY(cuCtxSynchronize());
+    SAY(cuMemAlloc_v2(&memory, 4));
+    SAY(cuMemGetInfo_v2(&free, &total));
+    SAY(cuStreamCreate(&made, 0));
+    SAY(cuEventCreate(&made, 0));
+    SAY(cuEventQuery(event));
+    SAY(cuEventDestroy_v2(event));
+    SAY(cuModuleLoadData(&made, PTX));
+    DO(cuCtxSetCurrent(d.contexts[0]));
+    SAY(cuStreamQuery(d.streams[1]));
+    SAY(cuStreamDestroy_v2(d.streams[1]));
+    SAY(cuMemcpyDtoH_v2(&device, d.memory[1], 4));
+    SAY(cuMemFree_v2(d.memory[1]));
+    kernel = kernel_of("twice");
+    SAY(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, d.streams[0], arguments, 0));
+    SAY(cuCtxSynchronize());
+    SAY(cuMemAlloc_v2(&memory, 4));
+    SAY(cuDevicePrimaryCtxReset_v2(0));
+    DO(cuCtxSetCurrent(d.contexts[1]));
+    SAY(cuMemAlloc_v2(&memory, 4));
+    SAY(cuDevicePrimaryCtxReset_v2(1));
+    SAY(cuMemAlloc_v2(&memory, 4));
+}
+
 int main(int argc, char **argv) {
     int count, value, device;
     void *contexts[2], *created, *context, *pool;
@@ -161,9 +263,11 @@ int main(int argc, char **argv) {
     DO(cuInit(0));
     if (argc > 1) {
         if (!strcmp(argv[1], "open")) open_memory();
-        else if (!strcmp(argv[1], "peer")) copy(0);
-        else if (!strcmp(argv[1], "async")) copy(1);
         else if (!strcmp(argv[1], "wait")) wait_apart();
+        else if (!strcmp(argv[1], "defaults")) defaults();
+        else if (!strcmp(argv[1], "of")) of_devices();
+        else if (!strcmp(argv[1], "failed")) failed();
+        else copy(*argv[1]);
         return 0;
     }
     DO(cuDeviceGetCount(&count));
@@ -222,10 +326,8 @@ int main(int argc, char **argv) {
     DO(cuMemPoolSetAccess(pool, none, 1));
     // What is in a pool is no peer's.
     DO(cuCtxEnablePeerAccess(contexts[1], 0));
-    void *module, *kernel, *arguments[] = {&pooled};
-    DO(cuModuleLoadData(&module, PTX));
-    DO(cuModuleGetFunction(&kernel, module, "twice"));
-    DO(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, 0, arguments, 0));
+    void *arguments[] = {&pooled};
+    DO(cuLaunchKernel(kernel_of("twice"), 1, 1, 1, 1, 1, 1, 0, 0, arguments, 0));
     SAY(cuCtxSynchronize());
     return 0;
 }

@@ -767,11 +767,14 @@ cuCtxSynchronize(): 700
     }
 }
 
-/// `cuMemcpyPeer` is serialised with all work of the devices; in a stream it is not.
+/// `cuMemcpyPeer` is serialised with all work of the devices, and so is a copy between them that names no stream; in a
+/// stream it is not.
 #[test]
 fn copies_between_devices_are_ordered() {
-    let (said, printed) = run_devices("peer");
-    assert_eq!((&*said, &*printed), ("", ""));
+    for case in ["peer", "dtod"] {
+        let (said, printed) = run_devices(case);
+        assert_eq!((&*said, &*printed), ("", ""), "{case}");
+    }
     let (said, _) = run_devices("async");
     assert_eq!(said.matches("race").count(), 3, "{said}");
 }
@@ -781,6 +784,13 @@ fn copies_between_devices_are_ordered() {
 fn a_device_waits_for_its_own_streams() {
     let (said, _) = run_devices("wait");
     assert!(said.matches("race").count() == 1 && said.contains("0x1000000000"), "{said}");
+}
+
+#[test]
+fn each_device_has_its_default_stream() {
+    let (said, printed) = run_devices("defaults");
+    assert_eq!((said.matches("race").count(), &*printed), (1, ""), "{said}");
+    assert!(said.contains("a fill of 4 bytes at 0x1000000200"), "{said}");
 }
 
 /// Runs a case of contexts.c with two devices whose memory is watched: what it says, and what it prints.
