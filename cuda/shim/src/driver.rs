@@ -279,26 +279,29 @@ calls! {
         out.put(state().load(&[&bytes])?)
     }
     cuModuleUnload(module: Handle) { state().unload(module) }
-    // A library is a module here, and a kernel of it a function: there is one context.
+    // A library is a module here, and a kernel of it a function: those of the device that loaded it.
     cuLibraryLoadData(
         out: Out<Handle>, data: Image, keys: Handle, values: Handle, n: c_uint, more_keys: Handle,
         more_values: Handle, more: c_uint
     ) {
         let _ = (keys, values, n, more_keys, more_values, more);
-        load(out, data)
+        out.put(state().load_library(&data.units()?)?)
     }
-    cuLibraryUnload(library: Handle) { state().unload(library) }
-    cuLibraryGetModule(out: Out<Handle>, library: Handle) { out.put(library) }
+    cuLibraryUnload(library: Handle) { state().unload_library(library) }
+    cuLibraryGetModule(out: Out<Handle>, library: Handle) {
+        out.put(state().module_on(library, devices::current())?)
+    }
     cuLibraryGetKernel(out: Out<Handle>, library: Handle, name: Text) {
         out.put(state().function(library, name.get()?)?)
     }
     cuKernelGetFunction(out: Out<Handle>, kernel: Handle) {
-        state().module_of(kernel)?;
-        out.put(kernel)
+        out.put(state().kernel_on(kernel, devices::current())?)
     }
     cuLibraryGetGlobal(out: Out<u64>, size: Out<usize>, library: Handle, name: Text) {
         let name = name.get()?.to_str().map_err(|_| NOT_FOUND)?;
-        let (address, bytes) = state().symbol(library, name)?;
+        let mut state = state();
+        let module = state.module_on(library, devices::current())?;
+        let (address, bytes) = state.symbol(module, name)?;
         out.put_if_wanted(address);
         size.put_if_wanted(bytes as usize);
         Ok(())
@@ -951,10 +954,7 @@ pub(crate) fn alloc_on(stream: Handle, pool: Option<usize>, out: Out<u64>, size:
     let of_stream = state.device_of(stream)?;
     let pool = pool.unwrap_or_else(|| state.pools.current(of_stream));
     let (device, open_to) = state.pools.reach(pool)?;
-    state.select(device);
-    let address = state.alloc(size as u64);
-    state.select(devices::current());
-    let address = address?;
+    let address = state.alloc_of(device, size as u64)?;
     state.device.open_to(address, open_to);
     state.pools.count(pool, address, size as u64);
     out.put(address)
@@ -1064,11 +1064,13 @@ unsafe fn launch(
 ) -> Result {
     let mut state = state();
     state.check()?;
-    state.takes_kernels(stream)?;
+    let device = state.device_of(stream)?;
+    let function = state.kernel_on(function, device)?;
+    state.takes_kernel(stream, function)?;
     // SAFETY: `params` and `extra` hold this function's contract, and the sizes are those of that kernel's
     // parameters.
     let args = unsafe { arguments(&state.params(function)?, params, extra)? };
-    let work = || Work::Kernel { function, request: request.clone(), args: args.clone() };
+    let work = || Work::Kernel { function, device, request: request.clone(), args: args.clone() };
     if state.captures(stream, work)? {
         return Ok(());
     }

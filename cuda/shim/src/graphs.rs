@@ -11,7 +11,9 @@ use std::ffi::{c_int, c_uint, c_void};
 use crate::abi::get;
 use crate::abi::{In, Out, arguments, put_list, status_of};
 use crate::arrays::{Block, Copy3dDriver, Copy3dRuntime, copy_block};
+use crate::devices;
 use crate::driver::{HostFunction, call_host, calls, row_start, set, unchecked};
+use crate::pools::{Access, Properties, opened};
 use crate::runtime::{answer, kernel_of_stub, remembered, remembered_unchecked};
 use crate::state::{
     CAPTURE_UNSUPPORTED, Code, EXEC, GRAPH, INVALID_HANDLE, INVALID_VALUE, NODE, NOT_CAPTURING,
@@ -24,10 +26,29 @@ type Handle = *mut c_void;
 #[derive(Clone)]
 pub(crate) enum Work {
     Nothing,
-    Kernel { function: Handle, request: Request, args: Vec<u8> },
-    Copy { to: Block, from: Block, size: [usize; 3] },
-    Set { to: u64, pitch: usize, pattern: Vec<u8>, width: usize, height: usize },
-    Host { function: HostFunction, data: Handle },
+    /// On the device that the function is of, whichever is current when the graph is launched.
+    Kernel {
+        function: Handle,
+        device: usize,
+        request: Request,
+        args: Vec<u8>,
+    },
+    Copy {
+        to: Block,
+        from: Block,
+        size: [usize; 3],
+    },
+    Set {
+        to: u64,
+        pitch: usize,
+        pattern: Vec<u8>,
+        width: usize,
+        height: usize,
+    },
+    Host {
+        function: HostFunction,
+        data: Handle,
+    },
     Child(Graph),
     Record(Handle),
     Wait,
@@ -55,6 +76,19 @@ impl Work {
             Self::Free => 11,
         }
     }
+
+    /// The device that a kernel runs on.
+    fn device(&self) -> Option<usize> {
+        match self {
+            Self::Kernel { device, .. } => Some(*device),
+            _ => None,
+        }
+    }
+
+    /// Whether it may take the place of another in a graph that can be launched: a kernel's device stays.
+    fn replaces(&self, other: &Self) -> bool {
+        self.kind() == other.kind() && self.device() == other.device()
+    }
 }
 
 #[derive(Clone)]
@@ -76,6 +110,14 @@ impl Graph {
     fn add(&mut self, work: Work, after: Vec<usize>) -> usize {
         self.nodes.push(Node { work, after, alive: true, enabled: true });
         self.nodes.len() - 1
+    }
+
+    /// Whether a kernel of it runs on a device.
+    fn is_of(&self, device: usize) -> bool {
+        self.nodes.iter().any(|node| match &node.work {
+            Work::Child(graph) => graph.is_of(device),
+            work => work.device() == Some(device),
+        })
     }
 
     fn alive(&self) -> impl Iterator<Item = usize> + '_ {
@@ -123,7 +165,7 @@ impl Work {
     /// That of [`Graph::run`].
     unsafe fn run(&self) -> Result {
         match self {
-            Self::Kernel { function, request, args } => {
+            Self::Kernel { function, request, args, .. } => {
                 let mut state = state();
                 state.launch(*function, request, args)
             }
@@ -293,28 +335,47 @@ impl Graphs {
         let (graph, at) = self.place(node)?;
         let exec = self.exec(exec)?;
         let known = exec.graph.nodes.get_mut(at).filter(|_| exec.source == graph);
-        let node = known.filter(|node| node.work.kind() == work.kind()).ok_or(INVALID_VALUE)?;
+        let node = known.filter(|node| work.replaces(&node.work)).ok_or(INVALID_VALUE)?;
         node.work = work;
         Ok(())
     }
 
-    /// Takes over the parameters of a graph with the same nodes.
-    fn update(&mut self, exec: Handle, graph: Handle) -> Result {
+    /// Takes over the parameters of a graph with the same nodes; else says why not.
+    fn update(&mut self, exec: Handle, graph: Handle) -> Result<Update> {
         let (_, graph) = self.graph(graph)?;
         let graph = graph.clone();
         let exec = self.exec(exec)?;
+        let mut pairs = exec.graph.nodes.iter().zip(&graph.nodes);
         let same = exec.graph.nodes.len() == graph.nodes.len()
-            && exec.graph.nodes.iter().zip(&graph.nodes).all(|(old, new)| {
+            && pairs.clone().all(|(old, new)| {
                 old.work.kind() == new.work.kind()
                     && old.after == new.after
                     && old.alive == new.alive
             });
         if !same {
-            return Err(UPDATE_FAILED);
+            return Ok(Update::OtherNodes);
+        }
+        if !pairs.all(|(old, new)| new.work.replaces(&old.work)) {
+            return Ok(Update::OtherDevice);
         }
         exec.graph = graph;
-        Ok(())
+        Ok(Update::Done)
     }
+
+    /// A device is reset: graphs with kernels of it are gone.
+    pub(crate) fn forget(&mut self, device: usize) {
+        let is_its = |graph: &Graph| graph.is_of(device);
+        self.graphs.iter_mut().for_each(|slot| _ = slot.take_if(|graph| is_its(graph)));
+        self.execs.iter_mut().for_each(|slot| _ = slot.take_if(|exec| is_its(&exec.graph)));
+    }
+}
+
+/// `CUgraphExecUpdateResult`, as far as there are reasons here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Update {
+    Done = 0,
+    OtherNodes = 2,
+    OtherDevice = 7,
 }
 
 /// `cudaKernelNodeParams`, which is `CUDA_KERNEL_NODE_PARAMS` as far as it goes.
@@ -335,11 +396,15 @@ impl KernelParams {
     /// As CUDA documents them: `params` and `extra` keep the contract of [`arguments`].
     unsafe fn work(self, function: Handle) -> Result<Work> {
         let Self { grid, block, shared_bytes, params, extra, .. } = self;
-        let sizes = state().params(function)?;
+        let (function, sizes, device) = {
+            let mut state = state();
+            let function = state.kernel_on(function, devices::current())?;
+            (function, state.params(function)?, state.device_of_kernel(function)?)
+        };
         // SAFETY: this function's contract, and the sizes are those of the kernel's parameters.
         let args = unsafe { arguments(&sizes, params, extra)? };
         let request = Request { grid, block, shared_bytes, cooperative: false };
-        Ok(Work::Kernel { function, request, args })
+        Ok(Work::Kernel { function, device, request, args })
     }
 }
 
@@ -377,11 +442,14 @@ impl HostParams {
     }
 }
 
-/// `cudaMemAllocNodeParams`: properties of a pool, access, the size, and where the address goes.
+/// `cudaMemAllocNodeParams`: properties of a pool, who may access the memory, the size, and where the address goes.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct AllocParams {
-    _pool: [u64; 13],
+    pool: Properties,
+    _pool: [u64; 9],
+    access: *const Access,
+    access_count: usize,
     size: usize,
     address: u64,
 }
@@ -499,9 +567,18 @@ unsafe fn launch(exec: Handle, stream: Handle) -> Result {
     on_stream(stream, || unsafe { graph.run() })
 }
 
-fn allocate(graph: Handle, after: &[Handle], params: &mut AllocParams) -> Result<Handle> {
+/// Allocates for a node, on the device that its parameters name.
+///
+/// # Safety
+///
+/// As CUDA documents them: `access` has `access_count` entries.
+unsafe fn allocate(graph: Handle, after: &[Handle], params: &mut AllocParams) -> Result<Handle> {
+    let device = params.pool.device()?;
+    // SAFETY: this function's contract.
+    let open_to = unsafe { opened((device, 0), params.access, params.access_count)? };
     let mut state = state();
-    params.address = state.alloc(params.size.max(1) as u64)?;
+    params.address = state.alloc_of(device, params.size.max(1) as u64)?;
+    state.device.open_to(params.address, open_to);
     state.graphs.add(graph, after, Work::Alloc)
 }
 
@@ -599,10 +676,9 @@ both! { safe
         out.put(0)
     }
     cuGraphExecUpdate_v2 cudaGraphExecUpdate(exec: Handle, graph: Handle, info: Out<[u64; 3]>) {
-        let updated = state().graphs.update(exec, graph);
-        // 0 is success, 2 that the nodes differ.
-        info.put_if_wanted([if updated.is_ok() { 0 } else { 2 }, 0, 0]);
-        updated
+        let update = state().graphs.update(exec, graph)?;
+        info.put_if_wanted([update as u64, 0, 0]);
+        if update == Update::Done { Ok(()) } else { Err(UPDATE_FAILED) }
     }
     cuStreamBeginCapture_v2 cudaStreamBeginCapture(stream: Handle, mode: c_uint) {
         let _ = mode;

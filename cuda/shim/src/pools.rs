@@ -108,13 +108,23 @@ impl Pools {
     }
 }
 
-/// `cudaMemPoolProps` and `CUmemPoolProps`: the kind of allocation, of handles, and where.
+/// `cudaMemPoolProps` and `CUmemPoolProps`: the kind of allocation, of handles, and where; what else there is is not used.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Properties {
+pub(crate) struct Properties {
     kind: c_int,
     handles: c_int,
     location: Location,
+}
+
+impl Properties {
+    /// The device where pinned memory is.
+    pub(crate) fn device(&self) -> Result<usize> {
+        if (self.kind, self.location.kind) != (1, 1) {
+            return Err(INVALID_VALUE);
+        }
+        devices::check(self.location.id)
+    }
 }
 
 /// `cudaMemLocation`.
@@ -166,20 +176,22 @@ fn set_attribute(pool: Handle, attribute: c_int, value: *const c_void) -> Result
 /// `cudaMemAccessDesc`: what a device may do, nothing, read, or read and write.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Access {
+pub(crate) struct Access {
     location: Location,
     may: c_int,
 }
 
-/// Lets devices access what is in a pool, now and later. None is told reading alone.
+/// A bit for each device that may access memory of a device, where those that have one may and a list changes that. None
+/// is told reading alone.
 ///
 /// # Safety
 ///
 /// As CUDA documents `cudaMemPoolSetAccess`: `list` has `count` entries.
-unsafe fn set_access(pool: Handle, list: *const Access, count: usize) -> Result {
-    let mut state = state();
-    let number = number(POOL, pool)?;
-    let Pool { device, mut open_to, .. } = *state.pools.pool(pool)?;
+pub(crate) unsafe fn opened(
+    (device, mut open_to): (usize, u64),
+    list: *const Access,
+    count: usize,
+) -> Result<u64> {
     for at in 0..count {
         // SAFETY: this function's contract.
         let Access { location, may } = unsafe { crate::abi::get(list.wrapping_add(at))? };
@@ -195,6 +207,20 @@ unsafe fn set_access(pool: Handle, list: *const Access, count: usize) -> Result 
             _ => return Err(INVALID_VALUE),
         }
     }
+    Ok(open_to)
+}
+
+/// Lets devices access what is in a pool, now and later.
+///
+/// # Safety
+///
+/// That of [`opened`].
+unsafe fn set_access(pool: Handle, list: *const Access, count: usize) -> Result {
+    let mut state = state();
+    let number = number(POOL, pool)?;
+    let Pool { device, open_to, .. } = *state.pools.pool(pool)?;
+    // SAFETY: this function's contract.
+    let open_to = unsafe { opened((device, open_to), list, count)? };
     state.pools.pool(pool)?.open_to = open_to;
     let inside: Vec<u64> = state.pools.inside(number).collect();
     inside.into_iter().for_each(|address| state.device.open_to(address, open_to));
@@ -221,9 +247,8 @@ both! {
     }
     cuMemPoolCreate cudaMemPoolCreate(out: Out<Handle>, properties: In<Properties>) {
         let properties = properties.get()?;
-        // Pinned memory of a device, with no handle for other processes.
-        if (properties.kind, properties.location.kind) != (1, 1) { return Err(INVALID_VALUE) }
-        let device = devices::check(properties.location.id)?;
+        let device = properties.device()?;
+        // With no handle for other processes.
         if properties.handles != 0 { return Err(crate::state::NOT_SUPPORTED) }
         let mut state = state();
         state.pools.pools.push(Some(Pool::of(device)));

@@ -13,7 +13,7 @@ use nvabi_emu::{
 };
 
 use crate::clocks::{self, Clocks};
-use crate::devices::{self, Peers};
+use crate::devices::{self, MOST, Peers};
 use crate::fatbin;
 use crate::graphs::{Graphs, Work};
 use crate::ipc::{Ipc, Thing};
@@ -197,6 +197,12 @@ struct Event {
     device: usize,
 }
 
+/// What `cuLibraryLoadData` loads: a module on each device that uses it, the first of which has the library's number.
+struct Library {
+    images: Vec<Vec<u8>>,
+    modules: [Option<usize>; MOST],
+}
+
 /// A mipmap, and the numbers of the arrays that are its levels.
 #[derive(Debug)]
 struct Mipmap {
@@ -211,6 +217,7 @@ pub(crate) struct State {
     /// Each with its device.
     modules: Vec<Option<(usize, Module)>>,
     functions: Vec<(usize, std::ffi::CString)>,
+    libraries: HashMap<usize, Library>,
     /// The device of each.
     streams: Vec<Option<usize>>,
     events: Vec<Option<Event>>,
@@ -377,6 +384,7 @@ impl State {
             peers: Peers::default(),
             modules: Vec::new(),
             functions: Vec::new(),
+            libraries: HashMap::new(),
             streams: Vec::new(),
             events: Vec::new(),
             linkers: Vec::new(),
@@ -441,6 +449,7 @@ impl State {
             let module = slot.take_if(|(of, _)| *of == device);
             module.iter().for_each(|(_, module)| self.device.unload(module));
         }
+        self.libraries.values_mut().for_each(|library| library.modules[device] = None);
         let is_own = |state: &Self, address: u64| state.owner(address) == device;
         let of_arrays = |state: &Self, array: &Array| is_own(state, array.image.address);
         let mut arrays = std::mem::take(&mut self.arrays);
@@ -460,10 +469,7 @@ impl State {
                 self.ipc.end(Thing::Event(number));
             }
         }
-        // Graphs do not say which device they are of.
-        if devices::count() == 1 {
-            self.graphs = Graphs::default();
-        }
+        self.graphs.forget(device);
         self.pools.reset(device);
         self.peers.forget(device);
         self.clocks.wait_for_all();
@@ -504,6 +510,47 @@ impl State {
         }
         let module = self.link(&units)?;
         Ok(self.add_module(module))
+    }
+
+    /// The same for whichever device comes to use it.
+    pub(crate) fn load_library(&mut self, images: &[&[u8]]) -> Result<*mut c_void> {
+        let library = self.load(images)?;
+        let images = images.iter().map(|image| image.to_vec()).collect();
+        let mut modules = [None; MOST];
+        modules[devices::current()] = Some(number(MODULE, library)?);
+        self.libraries.insert(number(MODULE, library)?, Library { images, modules });
+        Ok(library)
+    }
+
+    /// The module of a library on a device; other modules are of one alone.
+    pub(crate) fn module_on(&mut self, module: *mut c_void, device: usize) -> Result<*mut c_void> {
+        let first = number(MODULE, module)?;
+        let Some(library) = self.libraries.get(&first) else { return Ok(module) };
+        if let Some(known) = library.modules[device] {
+            return Ok(handle(MODULE, known));
+        }
+        let images = library.images.clone();
+        devices::push(device);
+        self.select(device);
+        let loaded = self.load(&images.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        devices::pop();
+        self.select(devices::current());
+        let loaded = loaded?;
+        if let Some(library) = self.libraries.get_mut(&first) {
+            library.modules[device] = Some(number(MODULE, loaded)?);
+        }
+        Ok(loaded)
+    }
+
+    /// A library's kernel on a device; others are of one alone.
+    pub(crate) fn kernel_on(&mut self, kernel: *mut c_void, device: usize) -> Result<*mut c_void> {
+        let (module, name) = self.kernel(kernel)?;
+        if self.device_of_kernel(kernel)? == device {
+            return Ok(kernel);
+        }
+        let name = name.to_owned();
+        let module = self.module_on(handle(MODULE, module), device)?;
+        self.function(module, &name)
     }
 
     fn add_module(&mut self, module: Module) -> *mut c_void {
@@ -576,6 +623,11 @@ impl State {
         Ok(())
     }
 
+    pub(crate) fn unload_library(&mut self, library: *mut c_void) -> Result {
+        let of = self.libraries.remove(&number(MODULE, library)?).ok_or(INVALID_HANDLE)?;
+        of.modules.iter().flatten().try_for_each(|module| self.unload(handle(MODULE, *module)))
+    }
+
     pub(crate) fn symbol(&self, module: *mut c_void, name: &str) -> Result<(u64, u64)> {
         self.module(number(MODULE, module)?)?.symbol(name).ok_or(NOT_FOUND)
     }
@@ -603,6 +655,13 @@ impl State {
         Ok((*module, name))
     }
 
+    /// The device that a kernel is of: whose module has it.
+    pub(crate) fn device_of_kernel(&self, function: *mut c_void) -> Result<usize> {
+        let (module, _) = self.kernel(function)?;
+        let slot = self.modules.get(module).and_then(Option::as_ref);
+        slot.map(|(device, _)| *device).ok_or(INVALID_HANDLE)
+    }
+
     pub(crate) fn module_of(&self, function: *mut c_void) -> Result<*mut c_void> {
         Ok(handle(MODULE, self.kernel(function)?.0))
     }
@@ -625,13 +684,22 @@ impl State {
         Ok(self.module(module)?.params(name).ok_or(INVALID_HANDLE)?.to_vec())
     }
 
-    /// Runs a kernel. What it does wrong is the error of the calls after this one, as with a GPU.
+    /// Runs a kernel on the device that it is of.
     pub(crate) fn launch(
         &mut self,
         function: *mut c_void,
         request: &Request,
         args: &[u8],
     ) -> Result {
+        let device = self.device_of_kernel(function)?;
+        self.select(device);
+        let launched = self.launch_selected(function, request, args);
+        self.select(devices::current());
+        launched
+    }
+
+    /// What a kernel does wrong is the error of the calls after this one, as with a GPU.
+    fn launch_selected(&mut self, function: *mut c_void, request: &Request, args: &[u8]) -> Result {
         self.check()?;
         let (module, name) = self.kernel(function)?;
         let name = name.to_str().map_err(|_| NOT_FOUND)?.to_owned();
@@ -681,6 +749,14 @@ impl State {
 
     pub(crate) fn alloc(&mut self, size: u64) -> Result<u64> {
         self.alloc_by(size, Device::alloc)
+    }
+
+    /// The same, on a device.
+    pub(crate) fn alloc_of(&mut self, device: usize, size: u64) -> Result<u64> {
+        self.select(device);
+        let address = self.alloc(size);
+        self.select(devices::current());
+        address
     }
 
     fn alloc_by(
@@ -866,9 +942,12 @@ impl State {
         self.streams.get(number(STREAM, stream)?).copied().flatten().ok_or(INVALID_HANDLE)
     }
 
-    /// Whether kernels of the current device may be launched in a stream.
-    pub(crate) fn takes_kernels(&self, stream: *mut c_void) -> Result {
-        if self.device_of(stream)? == devices::current() { Ok(()) } else { Err(INVALID_HANDLE) }
+    /// Whether a stream runs a kernel: one of its own device.
+    pub(crate) fn takes_kernel(&self, stream: *mut c_void, function: *mut c_void) -> Result {
+        match self.device_of(stream)? == self.device_of_kernel(function)? {
+            true => Ok(()),
+            false => Err(INVALID_HANDLE),
+        }
     }
 
     /// Whether an event may be recorded by a stream: those of one device are.

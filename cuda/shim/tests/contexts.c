@@ -39,6 +39,9 @@ int cuEventDestroy_v2(void *); int cuMemGetInfo_v2(size_t *, size_t *); int cuDe
 int cuGraphCreate(void **, unsigned); int cuGraphInstantiateWithFlags(void **, void *, unsigned long long);
 int cuGraphAddKernelNode_v2(void **, void *, void *, size_t, const void *); int cuGraphLaunch(void *, void *);
 int cuGraphExecKernelNodeSetParams_v2(void *, void *, const void *);
+int cuLibraryLoadData(void **, const void *, void *, void *, unsigned, void *, void *, unsigned);
+int cuLibraryGetKernel(void **, void *, const char *); int cuLibraryGetGlobal(Address *, size_t *, void *, const char *);
+int cuLibraryUnload(void *); int cuGraphAddMemAllocNode(void **, void *, void *, size_t, void *);
 int cuGraphKernelNodeSetParams_v2(void *, const void *); int cuGraphExecUpdate_v2(void *, void *, void *);
 int cuIpcGetMemHandle(Handle *, Address); int cuIpcOpenMemHandle_v2(Address *, Handle, unsigned);
 int cuIpcCloseMemHandle(Address);
@@ -47,6 +50,7 @@ int cuIpcCloseMemHandle(Address);
 #define SAY(call) printf("%s: %d\n", #call, (call))
 
 static const char PTX[] = ".version 8.3\n.target sm_80\n.address_size 64\n"
+    ".visible .global .align 4 .u32 own;"
     ".visible .entry twice(.param .u64 data) { .reg .b32 %r<3>; .reg .b64 %rd<2>; ld.param.u64 %rd1, [data];"
     "ld.global.u32 %r1, [%rd1]; shl.b32 %r2, %r1, 1; st.global.u32 [%rd1], %r2; ret; }"
     ".visible .entry wrong() { trap; ret; }";
@@ -188,6 +192,8 @@ static void defaults(void) {
 
 typedef struct { void *kernel; unsigned grid[3], block[3], shared; void **arguments, **extra, *unused[2]; } Node;
 
+typedef struct { int kind, handles, location[2]; size_t rest[9], access[2], size; Address address; } Memory;
+
 // What NVIDIA's libcuda answers.
 static void of_devices(void) {
     Devices d = both();
@@ -219,6 +225,23 @@ static void of_devices(void) {
     SAY(cuGraphKernelNodeSetParams_v2(node, &params));
     SAY(cuGraphExecUpdate_v2(exec, graph, update));
     printf("why: %d\n", (int)update[0]);
+    Memory memory = {.kind = 1, .location = {1, 1}, .size = 4};
+    DO(cuGraphAddMemAllocNode(&node, graph, 0, 0, &memory));
+    printf("memory of a node: device %d\n", ordinal(memory.address));
+    // A library is every device's.
+    void *library, *kernel;
+    Address own;
+    DO(cuLibraryLoadData(&library, PTX, 0, 0, 0, 0, 0, 0));
+    DO(cuLibraryGetKernel(&kernel, library, "twice"));
+    for (device = 2; device--;) {
+        DO(cuCtxSetCurrent(d.contexts[device]));
+        arguments[0] = &d.memory[device];
+        DO(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, d.streams[device], arguments, 0));
+        DO(cuLibraryGetGlobal(&own, 0, library, "own"));
+        printf("of a library: %d, a variable of device %d\n", cuCtxSynchronize(), ordinal(own));
+    }
+    DO(cuLibraryUnload(library));
+    SAY(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, 0, arguments, 0));
 }
 
 static void failed(void) {

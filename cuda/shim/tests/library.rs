@@ -793,6 +793,32 @@ fn each_device_has_its_default_stream() {
     assert!(said.contains("a fill of 4 bytes at 0x1000000200"), "{said}");
 }
 
+#[test]
+fn kernels_run_on_the_device_that_they_are_of() {
+    let (said, printed) = run_devices("of");
+    let expected = "\
+cuLaunchKernel(kernels[0], 1, 1, 1, 1, 1, 1, 0, d.streams[1], arguments, 0): 400
+cuLaunchKernel(kernels[1], 1, 1, 1, 1, 1, 1, 0, d.streams[1], arguments, 0): 0
+cuLaunchKernel(kernels[1], 1, 1, 1, 1, 1, 1, 0, 0, arguments, 0): 400
+cuLaunchKernel(kernels[1], 1, 1, 1, 1, 1, 1, 0, d.streams[0], arguments, 0): 400
+cuEventRecord(events[1], d.streams[0]): 400
+cuEventRecord(events[1], 0): 400
+cuEventRecord(events[1], d.streams[1]): 0
+cuGraphLaunch(exec, d.streams[0]): 0
+cuCtxSynchronize(): 0
+doubled twice: 4
+cuGraphExecKernelNodeSetParams_v2(exec, node, &params): 1
+cuGraphKernelNodeSetParams_v2(node, &params): 0
+cuGraphExecUpdate_v2(exec, graph, update): 910
+why: 7
+memory of a node: device 1
+of a library: 0, a variable of device 1
+of a library: 0, a variable of device 0
+cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, 0, arguments, 0): 400
+";
+    assert_eq!(printed, expected, "{said}");
+}
+
 /// Runs a case of contexts.c with two devices whose memory is watched: what it says, and what it prints.
 fn run_devices(case: &str) -> (String, String) {
     let folder = libraries();
