@@ -365,7 +365,7 @@ calls! {
     }
     cuMemHostUnregister(host: u64) { Ok(state().device.free(host)?) }
     cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) {
-        let used = state().used();
+        let used = state().used()?;
         free.put(TOTAL_MEMORY.saturating_sub(used as usize))?;
         total.put(TOTAL_MEMORY)
     }
@@ -383,11 +383,11 @@ calls! {
     cuMemsetD32Async(to: u64, value: u32, count: usize, stream: Handle) { set_on(stream, to, &value.to_ne_bytes(), count) }
 
     cuStreamCreate(out: Out<Handle>, flags: c_uint) {
-        out.put(state().stream_create(flags))
+        out.put(state().stream_create(flags)?)
     }
     cuStreamCreateWithPriority(out: Out<Handle>, flags: c_uint, priority: c_int) {
         let _ = priority;
-        out.put(state().stream_create(flags))
+        out.put(state().stream_create(flags)?)
     }
     cuStreamDestroy_v2(stream: Handle) { state().stream_destroy(stream) }
     cuStreamSynchronize(stream: Handle) { state().wait_for_stream(stream) }
@@ -1063,7 +1063,7 @@ unsafe fn launch(
     extra: *mut Handle,
 ) -> Result {
     let mut state = state();
-    state.check()?;
+    state.known_stream(stream)?;
     let device = state.device_of(stream)?;
     let function = state.kernel_on(function, device)?;
     state.takes_kernel(stream, function)?;

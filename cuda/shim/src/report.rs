@@ -121,7 +121,7 @@ fn report_leaks() {
     let state = crate::state::state();
     let (count, bytes) = state.leaks();
     // Behind an error of a kernel, nothing can be freed.
-    if count == 0 || state.check().is_err() {
+    if count == 0 || state.has_failed() {
         return;
     }
     let plural = if count == 1 { "allocation is" } else { "allocations are" };

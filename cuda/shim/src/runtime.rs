@@ -285,7 +285,7 @@ remembered! {
         out.put(host)
     }
     cudaMemGetInfo(free: Out<usize>, total: Out<usize>) {
-        let used = state().used();
+        let used = state().used()?;
         free.put(TOTAL_MEMORY.saturating_sub(used as usize))?;
         total.put(TOTAL_MEMORY)
     }
@@ -313,13 +313,13 @@ remembered! {
         out.put(registry().variable(symbol)?.1 as usize)
     }
 
-    cudaStreamCreate(out: Out<Handle>) { out.put(state().stream_create(0)) }
+    cudaStreamCreate(out: Out<Handle>) { out.put(state().stream_create(0)?) }
     cudaStreamCreateWithFlags(out: Out<Handle>, flags: c_uint) {
-        out.put(state().stream_create(flags))
+        out.put(state().stream_create(flags)?)
     }
     cudaStreamCreateWithPriority(out: Out<Handle>, flags: c_uint, priority: c_int) {
         let _ = priority;
-        out.put(state().stream_create(flags))
+        out.put(state().stream_create(flags)?)
     }
     cudaStreamDestroy(stream: Handle) { state().stream_destroy(stream) }
     cudaStreamSynchronize(stream: Handle) { driver_call!(c"cuStreamSynchronize", (Handle), stream) }

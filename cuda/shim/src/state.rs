@@ -234,8 +234,8 @@ pub(crate) struct State {
     pub(crate) pinned: HashMap<u64, u64>,
     /// Sizes of memory of the device, for what is in use.
     pub(crate) allocated: HashMap<u64, u64>,
-    /// The error of a kernel, which every later call returns.
-    sticky: Option<Code>,
+    /// By device: the error of a kernel, which every later call returns that has to do with the device.
+    sticky: [Option<Code>; MOST],
     /// `CUlimit`s, by their number: nothing is as large or as small because of them.
     limits: [usize; 7],
     launch: Launch,
@@ -397,7 +397,7 @@ impl State {
             managed: Vec::new(),
             pinned: HashMap::new(),
             allocated: HashMap::new(),
-            sticky: None,
+            sticky: [None; MOST],
             limits: LIMITS,
             launch,
             reporter: Reporter::from_environment(),
@@ -418,10 +418,11 @@ impl State {
     }
 
     /// Bytes that are allocated of the current device.
-    pub(crate) fn used(&self) -> u64 {
+    pub(crate) fn used(&self) -> Result<u64> {
+        self.check()?;
         let current = devices::current();
         let own = self.allocated.iter().filter(|(address, _)| self.owner(**address) == current);
-        own.map(|(_, size)| size).sum()
+        Ok(own.map(|(_, size)| size).sum())
     }
 
     pub(crate) fn limit(&self, limit: u32) -> Result<usize> {
@@ -433,9 +434,25 @@ impl State {
         Ok(())
     }
 
-    /// The error that a kernel left.
+    /// The error that a kernel left on the current device.
     pub(crate) fn check(&self) -> Result {
-        self.sticky.map_or(Ok(()), Err)
+        self.check_of(devices::current())
+    }
+
+    /// The same, on a device.
+    fn check_of(&self, device: usize) -> Result {
+        self.sticky[device].map_or(Ok(()), Err)
+    }
+
+    /// The same, on the current device and on the one that has the memory around an address.
+    fn check_memory(&self, address: u64) -> Result {
+        self.check()?;
+        self.device.owner(address).map_or(Ok(()), |device| self.check_of(device.into()))
+    }
+
+    /// Whether a kernel left an error on any device.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.sticky.iter().any(Option::is_some)
     }
 
     /// Allocations that were not freed, and their bytes.
@@ -472,8 +489,8 @@ impl State {
         self.graphs.forget(device);
         self.pools.reset(device);
         self.peers.forget(device);
-        self.clocks.wait_for_all();
-        self.sticky = None;
+        self.clocks.wait_for_device(device);
+        self.sticky[device] = None;
     }
 
     /// Memory is gone, whoever had it.
@@ -489,6 +506,7 @@ impl State {
 
     /// Loads a module, or links several to one: PTX text, containers, cubins, or what a linker made.
     pub(crate) fn load(&mut self, images: &[&[u8]]) -> Result<*mut c_void> {
+        self.check()?;
         if let [image] = images {
             if link::units(image).is_none() {
                 if let fatbin::Code::Cubin(cubin) = code(image, self.prefers_machine_code)? {
@@ -692,15 +710,21 @@ impl State {
         args: &[u8],
     ) -> Result {
         let device = self.device_of_kernel(function)?;
+        self.check_of(device)?;
         self.select(device);
-        let launched = self.launch_selected(function, request, args);
+        let launched = self.launch_on(device, function, request, args);
         self.select(devices::current());
         launched
     }
 
     /// What a kernel does wrong is the error of the calls after this one, as with a GPU.
-    fn launch_selected(&mut self, function: *mut c_void, request: &Request, args: &[u8]) -> Result {
-        self.check()?;
+    fn launch_on(
+        &mut self,
+        device: usize,
+        function: *mut c_void,
+        request: &Request,
+        args: &[u8],
+    ) -> Result {
         let (module, name) = self.kernel(function)?;
         let name = name.to_str().map_err(|_| NOT_FOUND)?.to_owned();
         let mut launch = Launch {
@@ -737,7 +761,7 @@ impl State {
             let Report { warp_instructions, lane_instructions, .. } = report;
             append(path, &format!("{name} {warp_instructions} {lane_instructions}\n"));
         }
-        self.sticky = report.fatal().map(|finding| match finding.kind {
+        self.sticky[device] = report.fatal().map(|finding| match finding.kind {
             FindingKind::OutOfBounds | FindingKind::UseAfterFree => ILLEGAL_ADDRESS,
             FindingKind::Misaligned => MISALIGNED,
             FindingKind::Assert => ASSERT,
@@ -788,7 +812,7 @@ impl State {
     }
 
     pub(crate) fn free(&mut self, address: u64) -> Result {
-        self.check()?;
+        self.check_memory(address)?;
         if self.ipc.has_opened(address) {
             print_message(&format!(
                 "{address:#x} is another process's: closed by cuIpcCloseMemHandle"
@@ -852,7 +876,7 @@ impl State {
     /// The host waits for a device.
     pub(crate) fn wait_for_device(&mut self, device: usize) -> Result {
         self.clocks.wait_for_device(device);
-        self.check()
+        self.check_of(device)
     }
 
     /// The host waits for everything.
@@ -899,17 +923,16 @@ impl State {
 
     /// Whether memory of the device is where a call says it is.
     pub(crate) fn inside(&self, address: u64, size: u64) -> Result {
-        self.check()?;
+        self.check_memory(address)?;
         if size == 0 || self.device.contains(address, size) { Ok(()) } else { Err(INVALID_VALUE) }
     }
 
-    pub(crate) fn stream_create(&mut self, flags: u32) -> *mut c_void {
+    pub(crate) fn stream_create(&mut self, flags: u32) -> Result<*mut c_void> {
+        self.check()?;
         self.streams.push(Some(devices::current()));
         let stream = handle(STREAM, self.streams.len() - 1);
-        if let Ok(number) = stream_number(stream) {
-            self.clocks.create(number, flags & STREAM_NON_BLOCKING != 0);
-        }
-        stream
+        self.clocks.create(stream_number(stream)?, flags & STREAM_NON_BLOCKING != 0);
+        Ok(stream)
     }
 
     /// A stream that does things: one that is captured does none.
@@ -930,8 +953,7 @@ impl State {
 
     /// A stream, which may be one of the default ones.
     pub(crate) fn known_stream(&self, stream: *mut c_void) -> Result {
-        self.check()?;
-        self.device_of(stream).map(|_| ())
+        self.check_of(self.device_of(stream)?)
     }
 
     /// The device that a stream is of; the default ones are of each.
@@ -957,6 +979,7 @@ impl State {
     }
 
     pub(crate) fn stream_destroy(&mut self, stream: *mut c_void) -> Result {
+        self.known_stream(stream)?;
         let slot = self.streams.get_mut(number(STREAM, stream)?);
         slot.and_then(Option::take).map(|_| ()).ok_or(INVALID_HANDLE)
     }
@@ -1007,6 +1030,7 @@ impl State {
     }
 
     pub(crate) fn event_create(&mut self, flags: u32) -> Result<*mut c_void> {
+        self.check()?;
         if flags & EVENT_INTERPROCESS != 0 && flags & EVENT_DISABLE_TIMING == 0 {
             return Err(INVALID_VALUE);
         }
@@ -1027,7 +1051,7 @@ impl State {
 
     /// The number of an event of this process's that others may open.
     pub(crate) fn event_between_processes(&mut self, event: *mut c_void) -> Result<usize> {
-        self.check()?;
+        self.event(event)?;
         let Event { flags, is_of_other, .. } = *self.event_slot(event)?;
         if flags & EVENT_INTERPROCESS == 0 || is_of_other {
             return Err(INVALID_HANDLE);
@@ -1042,7 +1066,7 @@ impl State {
 
     /// Records an event, as the stream does whose work is done.
     pub(crate) fn event_record(&mut self, event: *mut c_void) -> Result {
-        self.check()?;
+        self.event(event)?;
         let slot = self.event_slot(event)?;
         slot.recorded = Some(Instant::now());
         let is_of_other = slot.is_of_other;
@@ -1063,12 +1087,12 @@ impl State {
     }
 
     pub(crate) fn event(&mut self, event: *mut c_void) -> Result {
-        self.check()?;
-        self.event_slot(event).map(|_| ())
+        let device = self.event_slot(event)?.device;
+        self.check_of(device)
     }
 
     pub(crate) fn event_destroy(&mut self, event: *mut c_void) -> Result {
-        self.event_slot(event)?;
+        self.event(event)?;
         let number = number(EVENT, event)?;
         let slot = self.events.get_mut(number).ok_or(INVALID_HANDLE)?;
         *slot = None;

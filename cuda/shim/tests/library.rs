@@ -819,6 +819,33 @@ cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, 0, arguments, 0): 400
     assert_eq!(printed, expected, "{said}");
 }
 
+#[test]
+fn an_error_of_a_kernel_is_its_devices() {
+    let (said, printed) = run_devices("failed");
+    let expected = "\
+cuCtxSynchronize(): 719
+cuMemAlloc_v2(&memory, 4): 719
+cuMemGetInfo_v2(&free, &total): 719
+cuStreamCreate(&made, 0): 719
+cuEventCreate(&made, 0): 719
+cuEventQuery(event): 719
+cuEventDestroy_v2(event): 719
+cuModuleLoadData(&made, PTX): 719
+cuStreamQuery(d.streams[1]): 719
+cuStreamDestroy_v2(d.streams[1]): 719
+cuMemcpyDtoH_v2(&device, d.memory[1], 4): 719
+cuMemFree_v2(d.memory[1]): 719
+cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, d.streams[0], arguments, 0): 0
+cuCtxSynchronize(): 0
+cuMemAlloc_v2(&memory, 4): 0
+cuDevicePrimaryCtxReset_v2(0): 0
+cuMemAlloc_v2(&memory, 4): 719
+cuDevicePrimaryCtxReset_v2(1): 0
+cuMemAlloc_v2(&memory, 4): 0
+";
+    assert_eq!(printed, expected, "{said}");
+}
+
 /// Runs a case of contexts.c with two devices whose memory is watched: what it says, and what it prints.
 fn run_devices(case: &str) -> (String, String) {
     let folder = libraries();
