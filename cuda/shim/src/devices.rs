@@ -1,5 +1,6 @@
-//! Several devices, of the driver and of the runtime: `NVABI_EMU_DEVICES` says how many, one without it. They are alike,
-//! and differ in their memory and in whose memory their kernels reach. Copies between them need no access.
+//! Several devices, of the driver and of the runtime: `NVABI_EMU_DEVICES` says how many, one without it, and
+//! `CUDA_VISIBLE_DEVICES` which of them the program sees. They are alike, and differ in their memory and in whose memory
+//! their kernels reach. Copies between them need no access.
 #![allow(non_snake_case)]
 
 use std::cell::{Cell, RefCell};
@@ -11,8 +12,8 @@ use crate::driver::{calls, transfer, transfer_on, unchecked};
 use crate::report::variable;
 use crate::runtime::{answer, both, remembered, remembered_unchecked};
 use crate::state::{
-    ALREADY_ENABLED, Code, INVALID_CONTEXT, INVALID_DEVICE, INVALID_VALUE, NOT_ENABLED, Result,
-    print_message, state,
+    ALREADY_ENABLED, Code, INVALID_CONTEXT, INVALID_DEVICE, INVALID_VALUE, NO_DEVICE, NOT_ENABLED,
+    Result, print_message, state,
 };
 
 type Handle = *mut c_void;
@@ -20,7 +21,8 @@ type Handle = *mut c_void;
 /// Most devices there are.
 pub(crate) const MOST: usize = 8;
 
-static COUNT: LazyLock<usize> = LazyLock::new(|| {
+/// How many there are, whatever the program sees.
+static ALL: LazyLock<usize> = LazyLock::new(|| {
     let Some(text) = variable("NVABI_EMU_DEVICES") else { return 1 };
     match text.parse() {
         Ok(count @ 1..=MOST) => count,
@@ -31,13 +33,90 @@ static COUNT: LazyLock<usize> = LazyLock::new(|| {
     }
 });
 
+/// Those that the program sees, by their numbers among all, or the error of all calls where it sees none.
+static VISIBLE: LazyLock<Result<Vec<usize>>> = LazyLock::new(|| {
+    const VARIABLE: &str = "CUDA_VISIBLE_DEVICES";
+    let Some(text) = std::env::var_os(VARIABLE) else { return Ok((0..*ALL).collect()) };
+    let text = text.to_string_lossy();
+    let found = visible(&text, *ALL);
+    match found {
+        Err(NO_DEVICE) => {
+            print_message(&format!("{VARIABLE}: `{text}` leaves none of {} devices", *ALL))
+        }
+        Err(_) => print_message(&format!("{VARIABLE}: `{text}` names a device twice")),
+        Ok(_) => {}
+    }
+    found
+});
+
+/// The devices that a list names, by numbers or by ids: up to the first word that names none.
+fn visible(list: &str, all: usize) -> Result<Vec<usize>> {
+    let find = if list.starts_with("GPU-") { by_id } else { by_number };
+    let mut found = Vec::new();
+    for device in list.split(',').map_while(|word| find(word, all)) {
+        if found.contains(&device) {
+            return Err(INVALID_DEVICE);
+        }
+        found.push(device);
+    }
+    if found.is_empty() { Err(NO_DEVICE) } else { Ok(found) }
+}
+
+/// A number as C reads it (strtol(3)): what is behind its digits does not count.
+fn by_number(word: &str, all: usize) -> Option<usize> {
+    let word = word.trim_start();
+    let word = word.strip_prefix('+').unwrap_or(word);
+    let end = word.find(|c: char| !c.is_ascii_digit()).unwrap_or(word.len());
+    word[..end].parse().ok().filter(|device| *device < all)
+}
+
+/// The one device whose id begins so; hyphens do not count, nor what is behind the digits.
+fn by_id(word: &str, all: usize) -> Option<usize> {
+    let digits = word.strip_prefix("GPU-").filter(|digits| !digits.starts_with('-'))?;
+    let digits = digits.chars().take_while(|c| c.is_ascii_hexdigit() || *c == '-');
+    let digits: String = digits.filter(|c| *c != '-').take(32).collect();
+    let id = |device: &usize| uuid_of(*device).map(|byte| format!("{byte:02x}")).concat();
+    let mut found = (0..all).filter(|device| id(device).starts_with(&digits.to_ascii_lowercase()));
+    let first = found.next()?;
+    (!digits.is_empty() && found.next().is_none()).then_some(first)
+}
+
+/// How many the program sees.
 pub(crate) fn count() -> usize {
-    *COUNT
+    VISIBLE.as_ref().map_or(0, Vec::len)
+}
+
+/// The error of all calls where the program sees no device.
+pub(crate) fn check_any() -> Result {
+    VISIBLE.as_ref().map(|_| ()).map_err(|code| *code)
+}
+
+/// A device's number among all. That of the current one is asked for where there is none, too.
+pub(crate) fn physical(device: usize) -> usize {
+    VISIBLE.as_ref().ok().and_then(|seen| seen.get(device).copied()).unwrap_or(device)
+}
+
+/// The device with a number among all, if the program sees it.
+pub(crate) fn of_physical(number: usize) -> Option<usize> {
+    (0..count()).find(|device| physical(*device) == number)
 }
 
 /// A device that a program names.
 pub(crate) fn check(device: c_int) -> Result<usize> {
+    check_any()?;
     usize::try_from(device).ok().filter(|device| *device < count()).ok_or(INVALID_DEVICE)
+}
+
+/// A device's own id, which no other has.
+pub(crate) fn uuid(device: usize) -> [u8; 16] {
+    uuid_of(physical(device))
+}
+
+/// Ids differ from the first byte on, so that short ones name one.
+fn uuid_of(number: usize) -> [u8; 16] {
+    let mut uuid = *b"\0nvabi emulator\0";
+    uuid[0] = number as u8;
+    uuid
 }
 
 thread_local! {
@@ -170,7 +249,8 @@ unsafe fn copy_between(
 
 /// Where a device is: the program knows it by that in another order.
 fn bus_id(device: usize) -> std::ffi::CString {
-    std::ffi::CString::new(format!("0000:{device:02x}:00.0")).unwrap_or_default()
+    let bus = physical(device);
+    std::ffi::CString::new(format!("0000:{bus:02x}:00.0")).unwrap_or_default()
 }
 
 /// The device at an address of domain, bus, device and function, in hexadecimal. Either the first or the last may be
@@ -188,7 +268,7 @@ fn at_bus_id(id: &str) -> Option<usize> {
     domain.or(function)?;
     let rest = [domain.unwrap_or("0"), device, function.unwrap_or("0")];
     let is_ours = rest.into_iter().all(|digits| number(digits) == Some(0));
-    number(bus).filter(|bus| is_ours && *bus < count())
+    number(bus).filter(|_| is_ours).and_then(of_physical)
 }
 
 both! {

@@ -8,8 +8,8 @@ use crate::arrays::plane_of_array;
 use crate::graphs::{Work, line};
 use crate::pools::Location;
 use crate::state::{
-    ALREADY_REGISTERED, Code, INVALID_VALUE, NOT_FOUND, NOT_SUPPORTED, Request, Result, SUCCESS,
-    context, context_of, describe, on_stream, print_message, state,
+    ALREADY_REGISTERED, Code, INVALID_VALUE, NOT_FOUND, NOT_INITIALIZED, NOT_SUPPORTED, Request,
+    Result, SUCCESS, context, context_of, describe, on_stream, print_message, state,
 };
 use crate::unsupported;
 use crate::{clocks, devices};
@@ -83,7 +83,6 @@ macro_rules! unchecked {
 pub(crate) use {answers, calls, nothing, unchecked};
 
 nothing! {
-    cuInit(flags: c_uint);
     cuCtxSetCacheConfig(config: c_uint);
     cuCtxSetFlags(flags: c_uint);
     cuCtxSetSharedMemConfig(config: c_uint);
@@ -119,7 +118,14 @@ answers! {
 }
 
 calls! {
+    cuInit(flags: c_uint) {
+        let _ = flags;
+        // A program that goes no further has called the emulator, too: its report is begun.
+        drop(state());
+        devices::check_any()
+    }
     cuDeviceGet(out: Out<c_int>, ordinal: c_int) {
+        initialised()?;
         out.put(devices::check(ordinal)? as c_int)
     }
     cuDeviceGetAttribute(out: Out<c_int>, attribute: c_int, device: c_int) {
@@ -145,9 +151,12 @@ calls! {
         let _ = ctx;
         out.put(VERSION as c_uint)
     }
-    cuDeviceGetCount(out: Out<c_int>) { out.put(devices::count() as c_int) }
-    cuDeviceGetUuid(out: Out<[u8; 16]>, device: c_int) { out.put(uuid(devices::check(device)?)) }
-    cuDeviceGetUuid_v2(out: Out<[u8; 16]>, device: c_int) { out.put(uuid(devices::check(device)?)) }
+    cuDeviceGetCount(out: Out<c_int>) {
+        initialised()?;
+        out.put(devices::count() as c_int)
+    }
+    cuDeviceGetUuid(out: Out<[u8; 16]>, device: c_int) { out.put(devices::uuid(devices::check(device)?)) }
+    cuDeviceGetUuid_v2(out: Out<[u8; 16]>, device: c_int) { out.put(devices::uuid(devices::check(device)?)) }
     cuDevicePrimaryCtxRetain(out: Out<Handle>, device: c_int) { out.put(context_of(devices::check(device)?)) }
     cuCtxCreate_v2(out: Out<Handle>, flags: c_uint, device: c_int) {
         let _ = flags;
@@ -513,13 +522,6 @@ unchecked! {
     }
 }
 
-/// A device's own number, which no other has.
-pub(crate) fn uuid(device: usize) -> [u8; 16] {
-    let mut uuid = *b"nvabi emulator\0\0";
-    uuid[15] = device as u8;
-    uuid
-}
-
 /// A context of a device, which all share, becomes the current one.
 fn create_context(out: Out<Handle>, device: c_int) -> Result {
     devices::push(devices::check(device)?);
@@ -537,6 +539,11 @@ fn destroy_context(ctx: Handle) -> Result {
         devices::pop();
     }
     Ok(())
+}
+
+/// Whether `cuInit` has found a device.
+fn initialised() -> Result {
+    devices::check_any().map_err(|_| NOT_INITIALIZED)
 }
 
 fn read_file(path: &CStr) -> Result<Vec<u8>> {
@@ -676,7 +683,7 @@ pub(crate) fn device_attribute(attribute: c_int, device: c_int) -> c_int {
         13 | 36 => 1_000_000,             // clocks, in kHz
         16 => 1,                          // multiprocessors
         15 | 19 | 31 | 41 | 83 | 89 => 1, // overlap, mapped host, concurrent, unified, managed
-        33 => device,                     // its bus, as in `devices`
+        33 => devices::physical(usize::try_from(device).unwrap_or(0)) as c_int, // its bus
         37 => 256,                        // bits of memory's bus
         38 => 1 << 20,                    // L2
         39 => 2048,                       // threads of a multiprocessor

@@ -56,7 +56,7 @@ struct Memory {
     offset: u64,
     size: u64,
     descriptor: RawFd,
-    /// The device that has it.
+    /// The number of the device that has it, among all.
     device: u32,
 }
 
@@ -234,7 +234,7 @@ impl State {
             error
         })?;
         let SharedRange { descriptor, inode, offset, size } = range;
-        let device = self.owner(start) as u32;
+        let device = devices::physical(self.owner(start)) as u32;
         let memory = Memory { descriptor, inode, offset, size, device };
         let name = self.ipc.give(Thing::Memory(start), MEMORY, memory);
         name.map_err(|error| refused(FUNCTION, &error))
@@ -259,8 +259,7 @@ impl State {
         let Memory { descriptor, inode, offset, size, device } = name.memory;
         let current = devices::current();
         // One that this process does not see is as good as the current one.
-        let owner =
-            Some(device as usize).filter(|owner| *owner < devices::count()).unwrap_or(current);
+        let owner = devices::of_physical(device as usize).unwrap_or(current);
         self.select(owner);
         let mapped =
             open(name.pid, descriptor, inode).map_err(|error| error.to_string()).and_then(|file| {

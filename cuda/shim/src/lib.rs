@@ -14,7 +14,8 @@
 //! are in order by themselves; `clocks` knows what a GPU would do at the same time. The runtime launches and synchronises through the driver's exported
 //! functions, so that a preloaded library sees those calls.
 //!
-//! `NVABI_EMU_DEVICES` is the number of GPUs that programs see, `NVABI_EMU_SCHEDULE` is `in-order` or `random:SEED`, `NVABI_EMU_THREADS` the number of threads that
+//! `NVABI_EMU_DEVICES` is the number of GPUs that there are, `CUDA_VISIBLE_DEVICES` says which of them programs see,
+//! `NVABI_EMU_SCHEDULE` is `in-order` or `random:SEED`, `NVABI_EMU_THREADS` the number of threads that
 //! run blocks, `NVABI_EMU_LIMIT` the instructions that a block's warps may run, `NVABI_EMU_REPORT` a file that
 //! findings are appended to instead of stderr, `NVABI_EMU_FINDINGS` one for findings as JSON,
 //! `NVABI_EMU_EXIT` the status of a program that ends with 0 in spite of a finding,

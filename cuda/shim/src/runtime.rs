@@ -123,7 +123,7 @@ macro_rules! remembered {
         #[unsafe(export_name = concat!("nvabi_", stringify!($name)))]
         unsafe extern "C" fn $name($($arg: $T),*) -> Code {
             fn body($($arg: $T),*) -> Result { $body }
-            answer(body($($arg),*))
+            answer($crate::devices::check_any().and_then(|()| body($($arg),*)))
         }
     )*};
 }
@@ -139,7 +139,7 @@ macro_rules! remembered_unchecked {
                 unsafe { $body }
             }
             // SAFETY: the C program called by CUDA's documentation.
-            answer(unsafe { body($($arg),*) })
+            answer($crate::devices::check_any().and_then(|()| unsafe { body($($arg),*) }))
         }
     )*};
 }
@@ -174,7 +174,6 @@ nothing! { prefix "nvabi_";
 }
 
 answers! { prefix "nvabi_";
-    cudaGetDevice(out: c_int) = devices::current() as c_int;
     cudaRuntimeGetVersion(out: c_int) = VERSION_12;
     cudaRuntimeGetVersion_13(out: c_int) = VERSION;
     cudaDriverGetVersion(out: c_int) = VERSION;
@@ -202,6 +201,7 @@ remembered! {
         drop(state());
         out.put(devices::count() as c_int)
     }
+    cudaGetDevice(out: Out<c_int>) { out.put(devices::current() as c_int) }
     cudaSetDevice(device: c_int) {
         devices::set_current(devices::check(device)?);
         Ok(())
@@ -846,7 +846,7 @@ fn properties<const SIZE: usize>(
     let mut out = [0; SIZE];
     let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, NAME.to_bytes());
-    put(256, &driver::uuid(device));
+    put(256, &devices::uuid(device));
     for (size, places) in SIZES {
         place(places).into_iter().for_each(|at| put(at, &size.to_ne_bytes()));
     }

@@ -31,9 +31,11 @@ pub(crate) struct Code(pub(crate) u32);
 pub(crate) const SUCCESS: Code = Code(0);
 pub(crate) const INVALID_VALUE: Code = Code(1);
 pub(crate) const OUT_OF_MEMORY: Code = Code(2);
+pub(crate) const NOT_INITIALIZED: Code = Code(3);
 pub(crate) const INVALID_CONFIGURATION: Code = Code(9);
 pub(crate) const INVALID_SYMBOL: Code = Code(13);
 pub(crate) const INVALID_DEVICE_FUNCTION: Code = Code(98);
+pub(crate) const NO_DEVICE: Code = Code(100);
 pub(crate) const INVALID_DEVICE: Code = Code(101);
 pub(crate) const INVALID_CONTEXT: Code = Code(201);
 pub(crate) const MAP_FAILED: Code = Code(205);
@@ -64,6 +66,8 @@ pub(crate) fn describe(code: u32) -> Option<(&'static std::ffi::CStr, &'static s
         INVALID_CONFIGURATION => (c"INVALID_CONFIGURATION", c"invalid configuration of a launch"),
         INVALID_SYMBOL => (c"INVALID_SYMBOL", c"invalid device symbol"),
         INVALID_DEVICE_FUNCTION => (c"INVALID_DEVICE_FUNCTION", c"invalid device function"),
+        NOT_INITIALIZED => (c"NOT_INITIALIZED", c"initialization error"),
+        NO_DEVICE => (c"NO_DEVICE", c"no CUDA-capable device is detected"),
         INVALID_DEVICE => (c"INVALID_DEVICE", c"invalid device ordinal"),
         INVALID_CONTEXT => (c"INVALID_CONTEXT", c"invalid device context"),
         MAP_FAILED => (c"MAP_FAILED", c"memory of another process cannot be mapped"),
@@ -441,6 +445,7 @@ impl State {
 
     /// The same, on a device.
     fn check_of(&self, device: usize) -> Result {
+        devices::check_any()?;
         self.sticky[device].map_or(Ok(()), Err)
     }
 

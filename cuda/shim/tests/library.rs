@@ -37,7 +37,8 @@ fn compile(folder: &Path, text: &str) {
     std::fs::write(folder.join("program.c"), text).unwrap();
     let cc = Command::new("cc")
         .current_dir(folder)
-        .args(["-w", "-std=gnu89", "-o", "program", "program.c", "-L.", "-l:libcuda.so.1"])
+        .args(["-w", "-std=gnu89", "-o", "program", "program.c", "-L.", "-Wl,--as-needed"])
+        .args(["-l:libcuda.so.1", "-l:libcudart.so.12"])
         .status();
     assert!(cc.unwrap().success());
 }
@@ -844,6 +845,66 @@ cuDevicePrimaryCtxReset_v2(1): 0
 cuMemAlloc_v2(&memory, 4): 0
 ";
     assert_eq!(printed, expected, "{said}");
+}
+
+/// As NVIDIA's libcuda 550.163.01 and its runtime do on three simulated A100, with shorter ids.
+#[test]
+fn the_devices_are_those_that_a_variable_leaves() {
+    let folder = libraries();
+    compile(folder.path(), include_str!("visible.c"));
+    let run = |visible: Option<&str>| {
+        let mut command = Command::new(folder.path().join("program"));
+        command.env("LD_LIBRARY_PATH", folder.path()).env("NVABI_EMU_DEVICES", "3");
+        match visible {
+            Some(list) => command.env("CUDA_VISIBLE_DEVICES", list),
+            None => command.env_remove("CUDA_VISIBLE_DEVICES"),
+        };
+        let output = command.output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (text(output.stdout), text(output.stderr))
+    };
+    let those = |devices: &[usize]| {
+        let names: String = devices.iter().map(|n| format!(" {n}={n:02x}6e76")).collect();
+        format!("driver 0 0 0:{names}; runtime 0 {} 0 0 0 0\n", devices.len())
+    };
+    assert_eq!(run(None), (those(&[0, 1, 2]), String::new()));
+    for (list, devices) in [
+        ("1", &[1][..]),
+        ("2,0", &[2, 0]),
+        (" 2 , 0", &[2, 0]),
+        ("+1", &[1]),
+        ("01,", &[1]),
+        ("0x1", &[0]),
+        ("0;1", &[0]),
+        // What is no device ends the list.
+        ("0,1,9,2", &[0, 1]),
+        ("0,-1,1", &[0]),
+        ("0,x,1", &[0]),
+        ("GPU-02,GPU-00", &[2, 0]),
+        ("GPU-016E7661-62", &[1]),
+        ("GPU-016e76616269", &[1]),
+        ("GPU-01zz", &[1]),
+        ("GPU-02,GPU-0,GPU-01", &[2]),
+        // It is of numbers or of ids.
+        ("0,GPU-01", &[0]),
+        ("GPU-01,0", &[1]),
+    ] {
+        assert_eq!(run(Some(list)), (those(devices), String::new()), "{list}");
+    }
+    let none =
+        |code| format!("driver {code} 3 3:; runtime {code} -1 {code} {code} {code} {code}\n");
+    for list in
+        ["", " ", "-1", "3", "none", ",1", "GPU-", "GPU-0", "GPU--01", "gpu-01", "MIG-GPU-01"]
+    {
+        let (printed, said) = run(Some(list));
+        assert_eq!(printed, none(100), "{list}");
+        assert!(said.contains("leaves none of 3 devices") && said.lines().count() == 1, "{said}");
+    }
+    for list in ["0,0", "1,0,1,2", "GPU-01,GPU-016e"] {
+        let (printed, said) = run(Some(list));
+        assert_eq!(printed, none(101), "{list}");
+        assert!(said.contains("names a device twice") && said.lines().count() == 1, "{said}");
+    }
 }
 
 /// Runs a case of contexts.c with two devices whose memory is watched: what it says, and what it prints.
