@@ -483,8 +483,8 @@ impl Device {
         self.memory.share(address)
     }
 
-    /// Maps memory that another process shares, by its file: the address here, until [`Device::free`]. It counts as
-    /// written, and what the other process does with it is not known.
+    /// Maps memory that other processes share, by its file: the address here, until [`Device::free`]. What they do with it
+    /// is not known: what they may have written [`Device::mark_written`] takes.
     ///
     /// # Errors
     ///

@@ -12,9 +12,10 @@ use std::collections::HashMap;
 use std::ffi::{c_uint, c_void};
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use nvabi_emu::{DeviceError, SharedRange};
 
 use crate::abi::{Out, status_of};
@@ -152,13 +153,7 @@ impl Ipc {
 }
 
 fn new_table() -> io::Result<File> {
-    // SAFETY: the name is a string, which is all that memfd_create(2) asks for.
-    let descriptor = unsafe { libc::memfd_create(c"nvabi-ipc".as_ptr(), libc::MFD_CLOEXEC) };
-    if descriptor < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor is new, and nobody else's.
-    Ok(unsafe { File::from_raw_fd(descriptor) })
+    Ok(File::from(memfd_create(c"nvabi-ipc", MFdFlags::MFD_CLOEXEC)?))
 }
 
 impl Name {
@@ -270,6 +265,8 @@ impl State {
             print_message(&format!("cuIpcOpenMemHandle: {error}"));
             MAP_FAILED
         })?;
+        // Its process may have written any of it.
+        self.device.mark_written(address, size);
         self.ipc.opened.insert(address, (name, 1));
         Ok(address)
     }

@@ -144,7 +144,7 @@ enum Owner {
     Device,
     /// The program, too.
     Host,
-    /// Another process, whose memory it is.
+    /// Other processes: it lies in a file of theirs, or of this one for them.
     Other,
 }
 
@@ -218,10 +218,13 @@ impl Table {
     }
 
     fn add_chunk(&mut self, size: u64, owner: Owner) -> Option<u64> {
-        let mapping = Mapping::new(size)?;
+        Some(self.insert_chunk(Mapping::new(size)?, owner))
+    }
+
+    fn insert_chunk(&mut self, mapping: Mapping, owner: Owner) -> u64 {
         let start = mapping.start;
         self.chunks.insert(start, Chunk { mapping, allocations: 0, owner });
-        Some(start)
+        start
     }
 
     fn remove(&mut self, address: u64) -> Option<()> {
@@ -303,22 +306,27 @@ impl Memory {
             .ok_or(DeviceError::OutOfMemory(size))?
             .next_multiple_of(ALIGN);
         let mut table = self.table_mut();
-        let (chunk, offset) =
-            take(self, &mut table, total).ok_or(DeviceError::OutOfMemory(size))?;
+        let place = take(self, &mut table, total).ok_or(DeviceError::OutOfMemory(size))?;
+        Ok(self.enter(&mut table, place, size.max(1)))
+    }
+
+    /// Adds an allocation of the current device, at an offset in a chunk; its first byte.
+    fn enter(&self, table: &mut Table, (chunk, offset): (u64, u64), size: u64) -> u64 {
+        let start = chunk + offset;
+        let mut open_to = 0;
         if let Some(chunk) = table.chunks.get_mut(&chunk) {
             chunk.allocations += 1;
+            if chunk.owner == Owner::Host {
+                open_to = u64::MAX;
+            }
         }
-        let start = chunk + offset;
-        let is_of_host = table.chunks.get(&chunk).is_some_and(|chunk| chunk.owner == Owner::Host);
-        let open_to = if is_of_host { u64::MAX } else { 0 };
         let Current { device, .. } = self.current;
-        let allocation =
-            Allocation { size: size.max(1), chunk: Some(chunk), device, open_to, is_pooled: false };
+        let allocation = Allocation { size, chunk: Some(chunk), device, open_to, is_pooled: false };
         table.allocations.insert(start, allocation);
         if let Some(shadow) = &self.shadow {
             shadow.add(start, size);
         }
-        Ok(start)
+        start
     }
 
     /// Whether there is memory beside the allocations.

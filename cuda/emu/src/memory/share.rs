@@ -6,13 +6,18 @@
 //!
 //! Other processes access it by kernels and copies of theirs. For this one they are other threads, whose kernels use
 //! `access`; a copy that meets them is a race of the program's, which CUDA forbids as within one process.
+//!
+//! Memory may be in a file from the beginning as well: [`Memory::map`] takes any that stays as long as it is.
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use super::{Allocation, Chunk, Current, GUARD, Mapping, Memory, Owner, Table, access, pointer};
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+
+use super::{Chunk, GUARD, Mapping, Memory, Owner, Table, access, pointer};
 use crate::error::DeviceError;
 
 /// Bytes of a file that are written at once, if one of them is not zero: the rest of it takes no memory.
@@ -33,21 +38,12 @@ pub struct SharedRange {
 
 /// A file of zeros that nobody makes longer or shorter.
 fn file(size: u64) -> io::Result<File> {
-    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-    // SAFETY: the name is a string, which is all that memfd_create(2) asks for.
-    let descriptor = unsafe { libc::memfd_create(c"nvabi-emu".as_ptr(), flags) };
-    if descriptor < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor is new, and nobody else's.
-    let file = unsafe { File::from_raw_fd(descriptor) };
+    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+    let file = File::from(memfd_create(c"nvabi-emu", flags)?);
     file.set_len(size)?;
-    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-    // SAFETY: F_ADD_SEALS takes a number.
-    match unsafe { libc::fcntl(descriptor, libc::F_ADD_SEALS, seals) } {
-        0 => Ok(file),
-        _ => Err(io::Error::last_os_error()),
-    }
+    let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
+    fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
+    Ok(file)
 }
 
 /// Why memory of a size cannot move into a file.
@@ -60,9 +56,8 @@ fn refused(error: &io::Error, size: u64) -> DeviceError {
 
 /// Whether a file stays as long as it is: who maps another one may lose it on the way (SIGBUS).
 fn keeps_its_length(file: &File) -> bool {
-    // SAFETY: F_GET_SEALS takes nothing.
-    let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
-    seals >= 0 && seals & libc::F_SEAL_SHRINK != 0
+    let seals = fcntl(file, FcntlArg::F_GET_SEALS).map(SealFlag::from_bits_retain);
+    seals.is_ok_and(|seals| seals.contains(SealFlag::F_SEAL_SHRINK))
 }
 
 fn page() -> u64 {
@@ -143,8 +138,8 @@ impl Memory {
         Ok((start, shared))
     }
 
-    /// Maps what another process shares; its address here. It is freed as other memory is.
-    pub(crate) fn map(&mut self, file: &File, offset: u64, size: u64) -> Result<u64, DeviceError> {
+    /// Maps part of a file that other processes map, too; its address here. It is freed as other memory is.
+    pub(crate) fn map(&self, file: &File, offset: u64, size: u64) -> Result<u64, DeviceError> {
         let end = offset.checked_add(size).ok_or(DeviceError::NoFile)?;
         let length = file.metadata().map_err(|_| DeviceError::NoFile)?.len();
         if size == 0 || end > length || !keeps_its_length(file) {
@@ -153,18 +148,9 @@ impl Memory {
         let skipped = offset % page();
         let mapping = Mapping::of_file(file, offset - skipped, skipped + size)
             .ok_or(DeviceError::OutOfMemory(size))?;
-        let Current { device, .. } = self.current;
-        let table = self.table_mut_unlocked();
-        let (chunk, start) = (mapping.start, mapping.start + skipped);
-        table.chunks.insert(chunk, Chunk { mapping, allocations: 1, owner: Owner::Other });
-        let allocation =
-            Allocation { size, chunk: Some(chunk), device, open_to: 0, is_pooled: false };
-        table.allocations.insert(start, allocation);
-        if let Some(shadow) = &self.shadow {
-            shadow.add(start, size);
-        }
-        self.mark(start, size);
-        Ok(start)
+        let mut table = self.table_mut();
+        let chunk = table.insert_chunk(mapping, Owner::Other);
+        Ok(self.enter(&mut table, (chunk, skipped), size))
     }
 
     fn table_mut_unlocked(&mut self) -> &mut Table {
