@@ -691,6 +691,7 @@ pub(crate) fn device_attribute(attribute: c_int, device: c_int) -> c_int {
         75 => 9,                          // compute capability
         81 | 97 => 227 << 10, // shared memory of a multiprocessor, and at most of a block
         95 | 115 | 125 => 1,  // cooperative launches, pools of memory, events of two processes
+        119 => 1,             // pools are exported as files
         106 => 32,            // blocks of a multiprocessor
         _ => 0,
     }
@@ -961,9 +962,16 @@ pub(crate) fn alloc_on(stream: Handle, pool: Option<usize>, out: Out<u64>, size:
     let of_stream = state.device_of(stream)?;
     let pool = pool.unwrap_or_else(|| state.pools.current(of_stream));
     let (device, open_to) = state.pools.reach(pool)?;
-    let address = state.alloc_of(device, size as u64)?;
+    let size = size as u64;
+    let address = match state.pools.own_file(pool)? {
+        Some(file) => state.alloc_in(pool, file, size)?,
+        None => {
+            let address = state.alloc_of(device, size)?;
+            state.pools.count(pool, address, size, None);
+            address
+        }
+    };
     state.device.open_to(address, open_to);
-    state.pools.count(pool, address, size as u64);
     out.put(address)
 }
 

@@ -37,5 +37,6 @@ mod pools;
 mod record;
 mod report;
 mod runtime;
+mod shared_pools;
 mod state;
 mod unsupported;

@@ -4,11 +4,13 @@
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_uint, c_void};
+use std::sync::Arc;
 
 use crate::abi::{In, Out, status_of};
 use crate::devices;
 use crate::driver::{alloc_on, calls, unchecked};
 use crate::runtime::{answer, both, remembered, remembered_unchecked};
+use crate::shared_pools::{DESCRIPTOR, PoolFile, new_file};
 use crate::state::{
     Code, INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE, POOL, Result, handle, number, state,
 };
@@ -25,6 +27,10 @@ struct Pool {
     device: usize,
     /// A bit for each other device that may access it.
     open_to: u64,
+    /// Where its memory lies, if processes share it.
+    file: Option<Arc<PoolFile>>,
+    /// Whether it is another process's.
+    is_imported: bool,
 }
 
 impl Pool {
@@ -33,13 +39,31 @@ impl Pool {
     }
 }
 
+/// Where an allocation is in the file of its pool.
+#[derive(Clone)]
+pub(crate) struct Part {
+    pub(crate) file: Arc<PoolFile>,
+    pub(crate) at: u64,
+    /// The process whose memory it is, if that is another one.
+    pub(crate) owner: Option<u32>,
+    /// How often it was imported.
+    pub(crate) imports: usize,
+}
+
+/// What was allocated of a pool.
+struct Allocated {
+    pool: usize,
+    size: u64,
+    part: Option<Part>,
+}
+
 /// Every pool; the first are the devices' own.
 pub(crate) struct Pools {
     pools: Vec<Option<Pool>>,
     /// Of each device, the one that `cudaMallocAsync` takes from.
     current: Vec<usize>,
-    /// Pool and size of what is allocated.
-    allocated: HashMap<u64, (usize, u64)>,
+    /// By its first byte.
+    allocated: HashMap<u64, Allocated>,
 }
 
 impl Default for Pools {
@@ -54,6 +78,57 @@ impl Pools {
     fn pool(&mut self, pool: Handle) -> Result<&mut Pool> {
         let at = number(POOL, pool)?;
         self.pools.get_mut(at).and_then(Option::as_mut).ok_or(INVALID_HANDLE)
+    }
+
+    /// A pool that this process allocates from, and knows the use of.
+    fn own_pool(&mut self, pool: Handle) -> Result<&mut Pool> {
+        let pool = self.pool(pool)?;
+        if pool.is_imported { Err(INVALID_VALUE) } else { Ok(pool) }
+    }
+
+    /// The file of a pool of this process, if it has one.
+    pub(crate) fn own_file(&self, pool: usize) -> Result<Option<Arc<PoolFile>>> {
+        self.file(pool, false)
+    }
+
+    /// The file of another process's pool; none of one of this process.
+    pub(crate) fn imported_file(&self, pool: usize) -> Result<Option<Arc<PoolFile>>> {
+        self.file(pool, true)
+    }
+
+    fn file(&self, pool: usize, of_imported: bool) -> Result<Option<Arc<PoolFile>>> {
+        let pool = self.pools.get(pool).and_then(Option::as_ref).ok_or(INVALID_HANDLE)?;
+        Ok(pool.file.clone().filter(|_| pool.is_imported == of_imported))
+    }
+
+    /// The pool of another process.
+    pub(crate) fn import(&mut self, device: usize, file: Arc<PoolFile>) -> usize {
+        self.pools.push(Some(Pool { file: Some(file), is_imported: true, ..Pool::of(device) }));
+        self.pools.len() - 1
+    }
+
+    /// Where memory of this process is that others may import, and its size.
+    pub(crate) fn own_part(&self, address: u64) -> Option<(&Part, u64)> {
+        let Allocated { size, part, .. } = self.allocated.get(&address)?;
+        part.as_ref().filter(|part| part.owner.is_none()).map(|part| (part, *size))
+    }
+
+    /// Where memory of a pool is that is imported already, once more now.
+    pub(crate) fn import_again(&mut self, pool: usize, at: u64) -> Option<u64> {
+        let mut imported = self.allocated.iter_mut().filter(|(_, of)| of.pool == pool);
+        imported.find_map(|(address, of)| {
+            let part = of.part.as_mut().filter(|part| part.at == at)?;
+            part.imports += 1;
+            Some(*address)
+        })
+    }
+
+    /// One use of memory that was imported is over; whether another one goes on.
+    pub(crate) fn is_imported_again(&mut self, address: u64) -> bool {
+        let part = self.allocated.get_mut(&address).and_then(|of| of.part.as_mut());
+        let Some(part) = part.filter(|part| part.imports > 1) else { return false };
+        part.imports -= 1;
+        true
     }
 
     /// The pool that a device allocates from, where none is named.
@@ -80,17 +155,17 @@ impl Pools {
     }
 
     /// Counts an allocation of a pool.
-    pub(crate) fn count(&mut self, at: usize, address: u64, size: u64) {
+    pub(crate) fn count(&mut self, at: usize, address: u64, size: u64, part: Option<Part>) {
         if let Some(Some(pool)) = self.pools.get_mut(at) {
             pool.used += size;
             pool.most = pool.most.max(pool.used);
-            self.allocated.insert(address, (at, size));
+            self.allocated.insert(address, Allocated { pool: at, size, part });
         }
     }
 
     /// What was allocated of a pool.
     fn inside(&self, pool: usize) -> impl Iterator<Item = u64> {
-        self.allocated.iter().filter(move |(_, (of, _))| *of == pool).map(|(address, _)| *address)
+        self.allocated.iter().filter(move |(_, of)| of.pool == pool).map(|(address, _)| *address)
     }
 
     /// Whether a pool gave an allocation.
@@ -100,10 +175,12 @@ impl Pools {
 
     /// What was allocated is freed.
     pub(crate) fn forget(&mut self, address: u64) {
-        if let Some((at, size)) = self.allocated.remove(&address) {
-            if let Some(Some(pool)) = self.pools.get_mut(at) {
-                pool.used -= size;
-            }
+        let Some(Allocated { pool, size, part }) = self.allocated.remove(&address) else { return };
+        if let Some(Some(pool)) = self.pools.get_mut(pool) {
+            pool.used -= size;
+        }
+        if let Some(Part { file, at, owner: None, .. }) = part {
+            file.end(at, size);
         }
     }
 }
@@ -138,7 +215,7 @@ pub(crate) struct Location {
 /// An attribute of a pool. The first three are 32 bits wide.
 fn attribute(pool: Handle, attribute: c_int, out: Out<c_void>) -> Result {
     let mut state = state();
-    let pool = state.pools.pool(pool)?;
+    let pool = state.pools.own_pool(pool)?;
     let value = match attribute {
         1..=4 => pool.settings[attribute as usize],
         5 | 7 => pool.used,
@@ -164,7 +241,7 @@ fn set_attribute(pool: Handle, attribute: c_int, value: *const c_void) -> Result
         }
     };
     let mut state = state();
-    let pool = state.pools.pool(pool)?;
+    let pool = state.pools.own_pool(pool)?;
     match (attribute, value) {
         (1..=4, value) => pool.settings[attribute as usize] = value,
         (6 | 8, 0) => pool.most = pool.used,
@@ -241,17 +318,20 @@ both! {
     cuDeviceSetMemPool cudaDeviceSetMemPool(device: c_int, pool: Handle) {
         let device = devices::check(device)?;
         let mut state = state();
-        if state.pools.pool(pool)?.device != device { return Err(INVALID_DEVICE) }
+        if state.pools.own_pool(pool)?.device != device { return Err(INVALID_DEVICE) }
         state.pools.current[device] = number(POOL, pool)?;
         Ok(())
     }
     cuMemPoolCreate cudaMemPoolCreate(out: Out<Handle>, properties: In<Properties>) {
         let properties = properties.get()?;
         let device = properties.device()?;
-        // With no handle for other processes.
-        if properties.handles != 0 { return Err(crate::state::NOT_SUPPORTED) }
+        let file = match properties.handles {
+            0 => None,
+            DESCRIPTOR => Some(new_file(device)?),
+            _ => return Err(INVALID_VALUE),
+        };
         let mut state = state();
-        state.pools.pools.push(Some(Pool::of(device)));
+        state.pools.pools.push(Some(Pool { file, ..Pool::of(device) }));
         out.put(handle(POOL, state.pools.pools.len() - 1))
     }
     cuMemPoolDestroy cudaMemPoolDestroy(pool: Handle) {
@@ -272,7 +352,7 @@ both! {
     }
     cuMemPoolTrimTo cudaMemPoolTrimTo(pool: Handle, keep: usize) {
         let _ = keep;
-        state().pools.pool(pool).map(|_| ())
+        state().pools.own_pool(pool).map(|_| ())
     }
     cuMemPoolGetAccess cudaMemPoolGetAccess(out: Out<c_int>, pool: Handle, location: In<Location>) {
         let mut state = state();
@@ -284,7 +364,7 @@ both! {
         out.put(if may { 3 } else { 0 })
     }
     cuMemAllocFromPoolAsync cudaMallocFromPoolAsync(out: Out<u64>, size: usize, pool: Handle, stream: Handle) {
-        state().pools.pool(pool)?;
+        state().pools.own_pool(pool)?;
         alloc_on(stream, Some(number(POOL, pool)?), out, size)
     }
 }

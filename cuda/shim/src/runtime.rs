@@ -807,7 +807,7 @@ const SIZES: [(usize, (usize, Option<usize>)); 6] = [
 ];
 
 /// What is an attribute of the device: its number, and where it stands. CUDA 13 took some away.
-const ATTRIBUTES: [(c_int, (usize, Option<usize>)); 28] = [
+const ATTRIBUTES: [(c_int, (usize, Option<usize>)); 30] = [
     (12, (304, Some(304))),
     (10, (308, Some(308))),
     (1, (320, Some(320))),
@@ -835,6 +835,8 @@ const ATTRIBUTES: [(c_int, (usize, Option<usize>)); 28] = [
     (89, (676, Some(656))),
     (95, (688, Some(668))),
     (106, (712, Some(688))),
+    (115, (744, Some(720))),
+    (119, (760, Some(736))),
     (125, (768, Some(744))),
 ];
 

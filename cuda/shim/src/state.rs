@@ -450,7 +450,7 @@ impl State {
     }
 
     /// The same, on the current device and on the one that has the memory around an address.
-    fn check_memory(&self, address: u64) -> Result {
+    pub(crate) fn check_memory(&self, address: u64) -> Result {
         self.check()?;
         self.device.owner(address).map_or(Ok(()), |device| self.check_of(device.into()))
     }
@@ -822,6 +822,9 @@ impl State {
             print_message(&format!(
                 "{address:#x} is another process's: closed by cuIpcCloseMemHandle"
             ));
+        }
+        if self.pools.is_imported_again(address) {
+            return Ok(());
         }
         self.allocated.remove(&address).ok_or(INVALID_VALUE)?;
         self.pools.forget(address);

@@ -717,6 +717,38 @@ fn an_event_of_two_processes_orders_streams() {
     assert!(said.contains("race") && said.contains("a fill of 40 bytes"), "{said}");
 }
 
+/// What is refused NVIDIA's libcuda 550.163.01 refuses as well.
+#[test]
+fn processes_share_pools() {
+    let folder = libraries();
+    compile(folder.path(), include_str!("share_pool.c"));
+    for global in ["0", "1"] {
+        let (status, printed, said) = run_role(folder.path(), "share", global);
+        let expected = "\
+kinds of handles: 1
+imported: 3 5 7, the same: 1
+cuMemPoolImportPointer(&none, pool, &pointers[1]): 1
+cuMemAllocFromPoolAsync(&none, 4, pool, 0): 1
+cuDeviceSetMemPool(0, pool): 1
+cuMemPoolGetAttribute(pool, 7, &used): 1
+cuMemPoolTrimTo(pool, 0): 1
+cuMemPoolExportToShareableHandle(&file, pool, DESCRIPTOR, 0): 1
+cuMemPoolExportPointer(&of_later, first): 1
+cuIpcGetMemHandle(&of_later, first): 1
+access: 3
+freed once of twice: 6
+cuMemcpyDtoH_v2(&may, first, 4): 1
+doubled: 6 10 14
+cuMemPoolImportPointer(&second, other, &pointers[1]): 1
+";
+        assert_eq!((status, &*printed), (Some(0), expected), "{said}");
+        assert!(said.contains("has freed the memory") && !said.contains("kernel"), "{said}");
+    }
+    let (status, printed, said) = run_role(folder.path(), "refused", "0");
+    let codes: Vec<&str> = printed.lines().filter_map(|line| line.rsplit(' ').next()).collect();
+    assert_eq!((status, codes), (Some(0), vec!["1"; 12]), "{printed}{said}");
+}
+
 #[test]
 fn devices_have_contexts_memory_and_peers() {
     let folder = libraries();
