@@ -914,6 +914,8 @@ pub(crate) unsafe fn transfer(
     if size == 0 {
         return Ok(());
     }
+    state.refuse_freed("a copy", to, size as u64)?;
+    state.refuse_freed("a copy", from, size as u64)?;
     if to_device {
         state.inside(to, size as u64)?;
     }
@@ -942,6 +944,7 @@ pub(crate) unsafe fn transfer(
 pub(crate) fn set(to: u64, pattern: &[u8], count: usize) -> Result {
     let size = count.checked_mul(pattern.len()).ok_or(INVALID_VALUE)?;
     let mut state = state();
+    state.refuse_freed("a fill", to, size as u64)?;
     state.inside(to, size as u64)?;
     state.touch("a fill", None, Some((to, size as u64)));
     let piece = pattern.repeat(count.min(1 << 16));

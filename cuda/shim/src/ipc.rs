@@ -14,6 +14,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::Arc;
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nvabi_emu::{DeviceError, SharedRange};
@@ -81,8 +82,18 @@ pub(crate) struct Ipc {
     table: Option<File>,
     count: u64,
     given: HashMap<Thing, Name>,
-    /// By the address here: the handle, and how often it was opened.
-    opened: HashMap<u64, (Name, usize)>,
+    /// By the address here.
+    opened: HashMap<u64, Opened>,
+}
+
+/// Memory of another process.
+#[derive(Debug)]
+struct Opened {
+    name: Name,
+    /// How often it was opened.
+    count: usize,
+    /// The other process's, which stays readable when that has ended.
+    table: Arc<File>,
 }
 
 impl Ipc {
@@ -126,10 +137,22 @@ impl Ipc {
 
     /// Where the memory of a handle is that is opened already, once more now.
     fn open_again(&mut self, name: Name) -> Option<u64> {
-        let (address, (_, count)) =
-            self.opened.iter_mut().find(|(_, (opened, _))| *opened == name)?;
-        *count += 1;
+        let (address, opened) = self.opened.iter_mut().find(|(_, opened)| opened.name == name)?;
+        opened.count += 1;
         Some(*address)
+    }
+
+    /// Memory that its process freed while this one has it open: its first byte here, and that process.
+    pub(crate) fn freed(&self) -> impl Iterator<Item = (u64, u32)> {
+        let gone = self.opened.iter().filter(|(_, opened)| !opened.name.is_there(&opened.table));
+        gone.map(|(address, opened)| (*address, opened.name.pid))
+    }
+
+    /// One file for all that is opened of a process.
+    fn same_table(&self, name: &Name, table: File) -> Arc<File> {
+        let is_same = |opened: &&Opened| opened.name.inode_of_process() == name.inode_of_process();
+        let known = self.opened.values().find(is_same).map(|opened| opened.table.clone());
+        known.unwrap_or_else(|| Arc::new(table))
     }
 
     /// Where memory of other processes is, by its first byte here.
@@ -157,8 +180,19 @@ fn new_table() -> io::Result<File> {
 }
 
 impl Name {
-    /// Whether it is of the kind that a function takes, and another process's that still has what it names.
-    fn check(&self, magic: [u8; 8], function: &str) -> Result {
+    fn inode_of_process(&self) -> (u32, u64) {
+        (self.pid, self.inode)
+    }
+
+    /// Whether its process still has what it names.
+    fn is_there(&self, table: &File) -> bool {
+        let mut byte = [0];
+        table.read_at(&mut byte, self.at).is_ok_and(|_| byte == [1])
+    }
+
+    /// Whether it is of the kind that a function takes, and another process's that still has what it names: that one's
+    /// table.
+    fn check(&self, magic: [u8; 8], function: &str) -> Result<File> {
         let (what, gone) = match magic {
             EVENT => ("event", "destroyed"),
             _ => ("memory", "freed"),
@@ -175,11 +209,8 @@ impl Name {
             let why = format!("the handle is of this process, where the {what} is used as it is");
             return refuse(why, INVALID_CONTEXT);
         }
-        let mut is_there = [0];
-        let read = open(pid, self.table, self.inode)
-            .and_then(|table| table.read_at(&mut is_there, self.at));
-        match read {
-            Ok(_) if is_there == [1] => Ok(()),
+        match open(pid, self.table, self.inode) {
+            Ok(table) if self.is_there(&table) => Ok(table),
             Ok(_) => refuse(format!("process {pid} has {gone} the {what}"), INVALID_HANDLE),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 refuse(format!("process {pid}, which has the {what}, has ended"), INVALID_HANDLE)
@@ -240,17 +271,17 @@ impl State {
         if flags != LAZY_PEER_ACCESS {
             return Err(INVALID_VALUE);
         }
-        name.check(MEMORY, "cuIpcOpenMemHandle")?;
+        let table = name.check(MEMORY, "cuIpcOpenMemHandle")?;
         let address = match self.ipc.open_again(name) {
             Some(address) => address,
-            None => self.map(name)?,
+            None => self.map(name, table)?,
         };
         self.peers.let_reach(devices::current(), self.owner(address));
         Ok(address)
     }
 
     /// Memory of another process, which this one has not opened yet.
-    fn map(&mut self, name: Name) -> Result<u64> {
+    fn map(&mut self, name: Name, table: File) -> Result<u64> {
         let Memory { descriptor, inode, offset, size, device } = name.memory;
         let current = devices::current();
         // One that this process does not see is as good as the current one.
@@ -267,21 +298,22 @@ impl State {
         })?;
         // Its process may have written any of it.
         self.device.mark_written(address, size);
-        self.ipc.opened.insert(address, (name, 1));
+        let table = self.ipc.same_table(&name, table);
+        self.ipc.opened.insert(address, Opened { name, count: 1, table });
         Ok(address)
     }
 
     fn close_memory(&mut self, address: u64) -> Result {
         self.check()?;
-        let (_, count) = self.ipc.opened.get_mut(&address).ok_or(INVALID_VALUE)?;
-        *count -= 1;
-        if *count > 0 {
+        let opened = self.ipc.opened.get_mut(&address).ok_or(INVALID_VALUE)?;
+        opened.count -= 1;
+        if opened.count > 0 {
             return Ok(());
         }
         // As a free: it waits for all that may use it.
         self.wait_for_all()?;
         self.ipc.close(address);
-        Ok(self.device.free(address)?)
+        self.free_mapped(address)
     }
 
     fn share_event(&mut self, event: Handle) -> Result<Name> {

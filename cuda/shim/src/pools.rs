@@ -2,7 +2,7 @@
 //! when it is freed.
 #![allow(non_snake_case)]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
 
@@ -64,13 +64,20 @@ pub(crate) struct Pools {
     current: Vec<usize>,
     /// By its first byte.
     allocated: HashMap<u64, Allocated>,
+    /// What is another process's of that.
+    imported: HashSet<u64>,
 }
 
 impl Default for Pools {
     fn default() -> Self {
         let devices = 0..devices::count();
         let pools = devices.clone().map(|device| Some(Pool::of(device))).collect();
-        Self { pools, current: devices.collect(), allocated: HashMap::new() }
+        Self {
+            pools,
+            current: devices.collect(),
+            allocated: HashMap::new(),
+            imported: HashSet::new(),
+        }
     }
 }
 
@@ -123,6 +130,15 @@ impl Pools {
         })
     }
 
+    /// Memory that its process freed while this one has it imported: its first byte here, and that process.
+    pub(crate) fn freed(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.imported.iter().filter_map(|address| {
+            let Allocated { size, part, .. } = self.allocated.get(address)?;
+            let Part { file, at, owner, .. } = part.as_ref()?;
+            owner.filter(|_| !file.has(*at, *size)).map(|process| (*address, process))
+        })
+    }
+
     /// One use of memory that was imported is over; whether another one goes on.
     pub(crate) fn is_imported_again(&mut self, address: u64) -> bool {
         let part = self.allocated.get_mut(&address).and_then(|of| of.part.as_mut());
@@ -159,6 +175,9 @@ impl Pools {
         if let Some(Some(pool)) = self.pools.get_mut(at) {
             pool.used += size;
             pool.most = pool.most.max(pool.used);
+            if part.as_ref().is_some_and(|part| part.owner.is_some()) {
+                self.imported.insert(address);
+            }
             self.allocated.insert(address, Allocated { pool: at, size, part });
         }
     }
@@ -176,6 +195,7 @@ impl Pools {
     /// What was allocated is freed.
     pub(crate) fn forget(&mut self, address: u64) {
         let Some(Allocated { pool, size, part }) = self.allocated.remove(&address) else { return };
+        self.imported.remove(&address);
         if let Some(Some(pool)) = self.pools.get_mut(pool) {
             pool.used -= size;
         }

@@ -9,7 +9,8 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use nvabi_emu::{
-    Args, Device, DeviceError, FindingKind, Image, Launch, Module, Report, Rows, Schedule,
+    Args, Device, DeviceError, Finding, FindingKind, Image, Launch, Module, Report, Rows, Schedule,
+    Severity,
 };
 
 use crate::clocks::{self, Clocks};
@@ -201,6 +202,13 @@ struct Event {
     device: usize,
 }
 
+/// Memory of another process that is gone.
+struct FreedByOther {
+    size: u64,
+    process: u32,
+    device: usize,
+}
+
 /// What `cuLibraryLoadData` loads: a module on each device that uses it, the first of which has the library's number.
 struct Library {
     images: Vec<Vec<u8>>,
@@ -238,6 +246,8 @@ pub(crate) struct State {
     pub(crate) pinned: HashMap<u64, u64>,
     /// Sizes of memory of the device, for what is in use.
     pub(crate) allocated: HashMap<u64, u64>,
+    /// By its first byte: memory of other processes that these freed while it is open here.
+    freed_by_others: HashMap<u64, FreedByOther>,
     /// By device: the error of a kernel, which every later call returns that has to do with the device.
     sticky: [Option<Code>; MOST],
     /// `CUlimit`s, by their number: nothing is as large or as small because of them.
@@ -401,6 +411,7 @@ impl State {
             managed: Vec::new(),
             pinned: HashMap::new(),
             allocated: HashMap::new(),
+            freed_by_others: HashMap::new(),
             sticky: [None; MOST],
             limits: LIMITS,
             launch,
@@ -418,7 +429,8 @@ impl State {
 
     /// Which device's memory is around an address.
     pub(crate) fn owner(&self, address: u64) -> usize {
-        self.device.owner(address).map_or(0, usize::from)
+        let of_freed = || self.freed_by_others.get(&address).map(|freed| freed.device);
+        self.device.owner(address).map(usize::from).or_else(of_freed).unwrap_or(0)
     }
 
     /// Bytes that are allocated of the current device.
@@ -506,7 +518,48 @@ impl State {
         self.ipc.close(address);
         self.unwatch(address);
         // Allocated or opened here, and not freed or closed since.
-        let _ = self.device.free(address);
+        let _ = self.free_mapped(address);
+    }
+
+    /// Ends an allocation, which another process may have ended before.
+    pub(crate) fn free_mapped(&mut self, address: u64) -> Result {
+        match self.freed_by_others.remove(&address) {
+            Some(_) => Ok(()),
+            None => Ok(self.device.free(address)?),
+        }
+    }
+
+    /// Ends memory that other processes freed while this one has it open: a kernel that uses it does so after the free.
+    fn notice_frees(&mut self) {
+        let freed: Vec<_> = self.ipc.freed().chain(self.pools.freed()).collect();
+        for (address, process) in freed {
+            let Some((start, end)) = self.device.allocation(address) else { continue };
+            let device = self.owner(address);
+            // It was found.
+            let _ = self.device.free(address);
+            print_message(&format!(
+                "process {process} has freed its memory, {} bytes that this one has open at {address:#x}",
+                end - start
+            ));
+            let freed = FreedByOther { size: end - start, process, device };
+            self.freed_by_others.insert(start, freed);
+        }
+    }
+
+    /// Refuses what is done with memory that another process has freed, which is a finding.
+    pub(crate) fn refuse_freed(&mut self, name: &str, address: u64, size: u64) -> Result {
+        self.notice_frees();
+        let is_inside = |(start, freed): &(&u64, &FreedByOther)| {
+            (**start..**start + freed.size).contains(&address)
+        };
+        let Some((_, freed)) = self.freed_by_others.iter().find(is_inside) else { return Ok(()) };
+        let message = format!(
+            "{name} of {size} bytes at {address:#x}, which process {} has freed",
+            freed.process
+        );
+        let found = Finding::of_host(FindingKind::UseAfterFree, Severity::Error, message);
+        self.reporter.report(&[found]);
+        Err(INVALID_VALUE)
     }
 
     /// Loads a module, or links several to one: PTX text, containers, cubins, or what a linker made.
@@ -716,6 +769,7 @@ impl State {
     ) -> Result {
         let device = self.device_of_kernel(function)?;
         self.check_of(device)?;
+        self.notice_frees();
         self.select(device);
         let launched = self.launch_on(device, function, request, args);
         self.select(devices::current());
@@ -838,7 +892,7 @@ impl State {
             }
             None => self.clocks.wait_for_all(),
         }
-        Ok(self.device.free(address)?)
+        self.free_mapped(address)
     }
 
     /// A copy, a fill or a free comes after the work of its stream; what it reads and writes, each by its first byte and

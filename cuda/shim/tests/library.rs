@@ -749,6 +749,36 @@ cuMemPoolImportPointer(&second, other, &pointers[1]): 1
     assert_eq!((status, codes), (Some(0), vec!["1"; 12]), "{printed}{said}");
 }
 
+/// In a process that has it open, what it does with memory that the other one has freed.
+#[test]
+fn memory_that_another_process_freed_is_not_used() {
+    let folder = libraries();
+    compile(folder.path(), include_str!("share_pool.c"));
+    let (status, printed, said) = run_role(folder.path(), "freed", "0");
+    let expected = "\
+cuMemcpyDtoH_v2(&value, pooled, 4): 1
+cuMemcpy((Address)&value, memory + 4, 4): 1
+cuMemsetD32_v2(memory, 1, 1): 1
+cuCtxSynchronize(): 700
+";
+    assert_eq!((status, &*printed), (Some(0), expected), "{said}");
+    assert_eq!(
+        said.matches("has freed its memory, 1048576 bytes that this one has open").count(),
+        2
+    );
+    for what in
+        ["use after free: a copy of 4", "use after free: a fill of 4", "use after free: kernel"]
+    {
+        assert!(said.contains(what), "{what}: {said}");
+    }
+    let mut command = Command::new(folder.path().join("program"));
+    command.arg("freed").env("LET_GO", "1").env("LD_LIBRARY_PATH", folder.path());
+    let output = command.output().unwrap();
+    let expected =
+        "cuMemFree_v2(pooled): 0\ncuMemFree_v2(pooled): 1\ncuIpcCloseMemHandle(memory): 0\n";
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+}
+
 #[test]
 fn devices_have_contexts_memory_and_peers() {
     let folder = libraries();
