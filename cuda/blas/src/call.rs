@@ -25,6 +25,7 @@ macro_rules! calls {
     ($($name:ident($($arg:ident: $T:ty),* $(,)?) $body:block)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($arg: $T),*) -> $crate::context::Status {
+            let _work = $crate::operand::Work::begin();
             let body = || -> $crate::context::Result { $body };
             body().err().unwrap_or($crate::context::SUCCESS)
         }

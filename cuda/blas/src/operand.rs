@@ -45,6 +45,31 @@ fn written(address: u64, bytes: u64) {
     }
 }
 
+/// Work on memory of the device, as long as this lives: memory does not move meanwhile.
+pub(crate) struct Work(());
+
+impl Work {
+    pub(crate) fn begin() -> Self {
+        tell(c"nvabi_emu_work_begins");
+        Self(())
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        tell(c"nvabi_emu_work_ends");
+    }
+}
+
+/// Calls a function of the emulator's libcuda that takes nothing.
+fn tell(name: &CStr) {
+    type Told = unsafe extern "C" fn();
+    if let Some(function) = find(name) {
+        // SAFETY: the emulator's libcuda alone has these names, with this type.
+        unsafe { std::mem::transmute::<*mut c_void, Told>(function)() };
+    }
+}
+
 /// Says which argument is not where it must be.
 pub(crate) fn check(name: &str, address: u64, bytes: u64, align: usize) -> Result {
     if bytes == 0 {

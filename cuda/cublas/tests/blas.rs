@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use half::{bf16, f16};
 
 #[path = "device/mod.rs"]
@@ -303,4 +305,27 @@ fn what_leaves_an_allocation_is_refused() {
         )),
         15
     );
+}
+
+/// The bytes move into a file when a handle of the memory is asked for, which waits for what writes them.
+#[test]
+fn nothing_is_lost_while_memory_is_first_shared() {
+    const COUNT: usize = 1 << 22;
+    let handle = handle();
+    let x = device(&vec![1f32; COUNT]);
+    let first = std::ptr::with_exposed_provenance::<AtomicU32>(x);
+    let (two, mut name) = (2f32, [0u64; 8]);
+    std::thread::scope(|scope| {
+        let scaled =
+            scope.spawn(move || call!(cublasSscal_v2(handle, COUNT, &raw const two, x, 1)));
+        // SAFETY: memory of the device is memory of the process, which nothing frees here.
+        while unsafe { (*first).load(Ordering::Relaxed) } == 1f32.to_bits() {
+            std::thread::yield_now();
+        }
+        assert_eq!(call!(cuIpcGetMemHandle(name.as_mut_ptr(), x)), 0);
+        assert_eq!(scaled.join().unwrap(), 0);
+    });
+    let lost = host::<f32>(x, COUNT).iter().filter(|value| **value != 2.0).count();
+    assert_eq!(lost, 0);
+    assert_eq!(call!(cublasDestroy_v2(handle)), 0);
 }

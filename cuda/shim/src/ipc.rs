@@ -22,6 +22,7 @@ use nvabi_emu::{DeviceError, SharedRange};
 use crate::abi::{Out, status_of};
 use crate::devices;
 use crate::driver::calls;
+use crate::host_work;
 use crate::runtime::{answer, both, remembered};
 use crate::state::{
     Code, INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE, MAP_FAILED, OUT_OF_MEMORY, Result, State,
@@ -330,7 +331,9 @@ impl State {
 }
 
 both! {
-    cuIpcGetMemHandle cudaIpcGetMemHandle(out: Out<Name>, address: u64) { out.put(state().share(address)?) }
+    cuIpcGetMemHandle cudaIpcGetMemHandle(out: Out<Name>, address: u64) {
+        out.put(host_work::without(|| state().share(address))?)
+    }
     cuIpcCloseMemHandle cudaIpcCloseMemHandle(address: u64) { state().close_memory(address) }
     cuIpcGetEventHandle cudaIpcGetEventHandle(out: Out<Name>, event: Handle) {
         out.put(state().share_event(event)?)

@@ -30,6 +30,7 @@ mod devices;
 mod driver;
 mod fatbin;
 mod graphs;
+mod host_work;
 mod ipc;
 mod link;
 mod managed;
