@@ -102,6 +102,7 @@ GPUS = {
     "simpleCUFFT_2d_MGPU": 2,
     "simpleCUFFT_MGPU": 2,
     "simpleP2P": 2,
+    "streamOrderedAllocationIPC": 2,
     "streamOrderedAllocationP2P": 2,
 }
 # Words of the output of samples that end with status 0 whatever comes out.
