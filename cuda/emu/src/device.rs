@@ -439,10 +439,16 @@ impl Device {
         self.memory.device_of(address).map(|(device, _)| device)
     }
 
-    /// Lets kernels of the devices that have a bit, and of no others, reach an allocation, by its first byte, beside those
-    /// of its own: memory of a pool.
+    /// Lets kernels of the devices that have a bit, and of no others, reach an allocation, by its first byte: memory of a
+    /// pool, which those of its own reach as well, or that of [`Device::map_at`].
     pub fn open_to(&mut self, address: u64, devices: u64) {
         self.memory.open_to(address, devices);
+    }
+
+    /// A bit for each device that [`Device::open_to`] let reach an allocation, by its first byte.
+    #[must_use]
+    pub fn opened_to(&self, address: u64) -> Option<u64> {
+        self.memory.opened_to(address)
     }
 
     /// Allocates zeroed memory, aligned to 256 bytes.
@@ -493,6 +499,50 @@ impl Device {
         self.memory.map(file, offset, size)
     }
 
+    /// Reserves addresses for [`Device::map_at`], from a multiple of `align` on, which is a power of two; the first one.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::OutOfMemory`].
+    pub fn reserve(&mut self, size: u64, align: u64) -> Result<u64, DeviceError> {
+        self.memory.reserve(size, align)
+    }
+
+    /// Ends a reservation, by its first address and size, in which nothing is mapped.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::BadRange`] for what is no such reservation.
+    pub fn unreserve(&mut self, address: u64, size: u64) -> Result<(), DeviceError> {
+        self.memory.unreserve(address, size)
+    }
+
+    /// As [`Device::map`], at reserved addresses. Kernels of no device reach it until [`Device::open_to`] says so. What is
+    /// mapped next to each other is one range for reading and writing here.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::BadRange`] where the addresses are not reserved or something is there, or where file, address and
+    /// size are not of whole pages; else as [`Device::map`].
+    pub fn map_at(
+        &mut self,
+        address: u64,
+        file: &File,
+        offset: u64,
+        size: u64,
+    ) -> Result<(), DeviceError> {
+        self.memory.map_at(address, file, offset, size)
+    }
+
+    /// Takes back what [`Device::map_at`] mapped from an address on, which stays reserved.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::BadFree`] where nothing was mapped from there on.
+    pub fn unmap_at(&mut self, address: u64) -> Result<(), DeviceError> {
+        self.memory.unmap_at(address)
+    }
+
     /// Makes memory of this process accessible to kernels, until [`Device::free`].
     ///
     /// # Safety
@@ -518,10 +568,12 @@ impl Device {
         Ok(())
     }
 
-    /// Whether all of a range is inside one allocation.
+    /// Whether all of a range is inside one allocation, or in several that are mapped next to each other.
     #[must_use]
     pub fn contains(&self, address: u64, size: u64) -> bool {
-        self.memory.find(address).is_some_and(|(_, end)| size <= end - address)
+        let end = self.memory.find(address).map(|(_, end)| end);
+        let is_inside = |end: u64| size <= end - address;
+        end.is_some_and(is_inside) || self.memory.end_of_run(address).is_some_and(is_inside)
     }
 
     /// Start and end of the allocation around an address.

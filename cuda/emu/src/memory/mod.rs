@@ -9,6 +9,7 @@
 //! left by then.
 
 mod access;
+mod reserve;
 mod shadow;
 mod share;
 
@@ -102,6 +103,8 @@ struct Table {
     /// The chunk that small allocations are taken from, and the bytes taken: those of the device, and those that the
     /// program reaches as well.
     current: [Option<(u64, u64)>; 2],
+    /// By first address.
+    reservations: BTreeMap<u64, reserve::Reservation>,
     /// Without allocations, but mapped as long as an address in them may be in use.
     retired: Vec<Mapping>,
     /// First byte and size of the last allocations that were freed.
@@ -117,14 +120,28 @@ struct Allocation {
     device: u8,
     /// A bit for each device that reaches it, whatever else that device reaches.
     open_to: u64,
-    /// Whether these and its own are all: it is in a pool.
-    is_pooled: bool,
+    access: Access,
+}
+
+/// Which devices reach an allocation beside those that it is open to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    /// Its own, and those that reach all memory of that.
+    Peers,
+    /// Its own: it is in a pool.
+    Own,
+    /// None: the program mapped it.
+    Listed,
 }
 
 impl Allocation {
     /// Whether kernels of a device reach it.
     fn is_open_to(&self, current: Current) -> bool {
-        let reaches = if self.is_pooled { 1 << current.device } else { current.reaches };
+        let reaches = match self.access {
+            Access::Peers => current.reaches,
+            Access::Own => 1 << current.device,
+            Access::Listed => 0,
+        };
         self.open_to >> current.device & 1 != 0 || reaches >> self.device & 1 != 0
     }
 }
@@ -321,7 +338,8 @@ impl Memory {
             }
         }
         let Current { device, .. } = self.current;
-        let allocation = Allocation { size, chunk: Some(chunk), device, open_to, is_pooled: false };
+        let allocation =
+            Allocation { size, chunk: Some(chunk), device, open_to, access: Access::Peers };
         table.allocations.insert(start, allocation);
         if let Some(shadow) = &self.shadow {
             shadow.add(start, size);
@@ -358,7 +376,7 @@ impl Memory {
     pub(crate) unsafe fn register(&self, address: u64, size: u64) {
         let Current { device, .. } = self.current;
         let allocation =
-            Allocation { size, chunk: None, device, open_to: u64::MAX, is_pooled: false };
+            Allocation { size, chunk: None, device, open_to: u64::MAX, access: Access::Peers };
         self.table_mut().allocations.insert(address, allocation);
     }
 
@@ -414,11 +432,30 @@ impl Memory {
         Some((allocation.device, allocation.is_open_to(self.current)))
     }
 
-    /// Lets devices that have a bit, and no others, reach an allocation, by its first byte, beside its own.
+    /// Lets devices that have a bit, and no others, reach an allocation, by its first byte; beside its own where the
+    /// program has not mapped it itself.
     pub(crate) fn open_to(&mut self, address: u64, devices: u64) {
         if let Some(allocation) = self.table_mut().allocations.get_mut(&address) {
-            (allocation.open_to, allocation.is_pooled) = (devices, true);
+            allocation.open_to = devices;
+            if allocation.access == Access::Peers {
+                allocation.access = Access::Own;
+            }
         }
+    }
+
+    pub(crate) fn opened_to(&self, address: u64) -> Option<u64> {
+        self.table().allocations.get(&address).map(|allocation| allocation.open_to)
+    }
+
+    /// Where the allocations end that follow each other from an address on: those that the program maps may.
+    pub(crate) fn end_of_run(&self, address: u64) -> Option<u64> {
+        let table = self.table();
+        let (start, allocation) = table.around(address)?;
+        let mut end = start + allocation.size;
+        while let Some(next) = table.allocations.get(&end) {
+            end += next.size;
+        }
+        Some(end)
     }
 
     fn look_up(&self, address: u64) -> Option<Recent<'_>> {
@@ -439,10 +476,14 @@ impl Memory {
         Some((start, end, Some(foreign)))
     }
 
-    /// Start and size of the last freed allocation around an address.
+    /// Start and size of the last freed allocation around an address, where nothing is mapped since.
     pub(crate) fn freed(&self, address: u64) -> Option<(u64, u64)> {
         let around = |(start, size): &&(u64, u64)| (*start..start + size).contains(&address);
-        self.table().freed.iter().rev().find(around).copied()
+        let table = self.table();
+        if table.around(address).is_some() {
+            return None;
+        }
+        table.freed.iter().rev().find(around).copied()
     }
 
     /// Start and size of the allocation that is nearest to an address outside of all, for messages.
@@ -459,6 +500,7 @@ impl Memory {
         match self.look_up(address).filter(|(_, end, _)| size <= end - address) {
             Some((_, _, foreign)) => Ok(foreign),
             None if size == 0 => Ok(None),
+            None if self.end_of_run(address).is_some_and(|end| size <= end - address) => Ok(None),
             None => Err(DeviceError::BadRange { address, size }),
         }
     }

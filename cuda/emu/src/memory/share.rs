@@ -37,7 +37,7 @@ pub struct SharedRange {
 }
 
 /// A file of zeros that nobody makes longer or shorter.
-fn file(size: u64) -> io::Result<File> {
+pub(super) fn file(size: u64) -> io::Result<File> {
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
     let file = File::from(memfd_create(c"nvabi-emu", flags)?);
     file.set_len(size)?;
@@ -60,7 +60,17 @@ fn keeps_its_length(file: &File) -> bool {
     seals.is_ok_and(|seals| seals.contains(SealFlag::F_SEAL_SHRINK))
 }
 
-fn page() -> u64 {
+/// Whether a file has such a part, and will have.
+pub(super) fn check_file(file: &File, offset: u64, size: u64) -> Result<(), DeviceError> {
+    let end = offset.checked_add(size).ok_or(DeviceError::NoFile)?;
+    let length = file.metadata().map_err(|_| DeviceError::NoFile)?.len();
+    match size != 0 && end <= length && keeps_its_length(file) {
+        true => Ok(()),
+        false => Err(DeviceError::NoFile),
+    }
+}
+
+pub(super) fn page() -> u64 {
     // SAFETY: sysconf(3) takes a number.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     u64::try_from(size).unwrap_or(PIECE)
@@ -140,11 +150,7 @@ impl Memory {
 
     /// Maps part of a file that other processes map, too; its address here. It is freed as other memory is.
     pub(crate) fn map(&self, file: &File, offset: u64, size: u64) -> Result<u64, DeviceError> {
-        let end = offset.checked_add(size).ok_or(DeviceError::NoFile)?;
-        let length = file.metadata().map_err(|_| DeviceError::NoFile)?.len();
-        if size == 0 || end > length || !keeps_its_length(file) {
-            return Err(DeviceError::NoFile);
-        }
+        check_file(file, offset, size)?;
         let skipped = offset % page();
         let mapping = Mapping::of_file(file, offset - skipped, skipped + size)
             .ok_or(DeviceError::OutOfMemory(size))?;
@@ -153,7 +159,7 @@ impl Memory {
         Ok(self.enter(&mut table, (chunk, skipped), size))
     }
 
-    fn table_mut_unlocked(&mut self) -> &mut Table {
+    pub(super) fn table_mut_unlocked(&mut self) -> &mut Table {
         self.table.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
@@ -249,7 +255,7 @@ mod tests {
 
     #[test]
     fn files_that_may_be_cut_are_not_mapped() {
-        let mut memory = Memory::default();
+        let memory = Memory::default();
         let own = file(4096).unwrap();
         assert!(memory.map(&own, 0, 4096).is_ok());
         for (offset, size) in [(1, 4096), (4096, 1), (u64::MAX, 2), (0, 0)] {
