@@ -99,11 +99,13 @@ SMALLER = {
 }
 GPUS = {
     "conjugateGradientMultiDeviceCG": 2,
+    "memMapIPCDrv": 2,
     "simpleCUFFT_2d_MGPU": 2,
     "simpleCUFFT_MGPU": 2,
     "simpleP2P": 2,
     "streamOrderedAllocationIPC": 2,
     "streamOrderedAllocationP2P": 2,
+    "vectorAddMMAP": 2,
 }
 # Words of the output of samples that end with status 0 whatever comes out.
 FAILS_WITH = {}

@@ -691,7 +691,7 @@ pub(crate) fn device_attribute(attribute: c_int, device: c_int) -> c_int {
         75 => 9,                          // compute capability
         81 | 97 => 227 << 10, // shared memory of a multiprocessor, and at most of a block
         95 | 115 | 125 => 1,  // cooperative launches, pools of memory, events of two processes
-        119 => 1,             // pools are exported as files
+        102 | 103 | 119 => 1, // memory is mapped, and exported as files, as pools are
         106 => 32,            // blocks of a multiprocessor
         _ => 0,
     }

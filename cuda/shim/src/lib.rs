@@ -34,6 +34,7 @@ mod host_work;
 mod ipc;
 mod link;
 mod managed;
+mod mapped;
 mod pools;
 mod record;
 mod report;

@@ -210,17 +210,19 @@ impl Pools {
 #[repr(C)]
 pub(crate) struct Properties {
     kind: c_int,
-    handles: c_int,
+    pub(crate) handles: c_int,
     location: Location,
 }
 
 impl Properties {
+    /// Of pinned memory of a device.
+    pub(crate) fn of(device: usize, handles: c_int) -> Self {
+        Self { kind: 1, handles, location: Location { kind: 1, id: device as c_int } }
+    }
+
     /// The device where pinned memory is.
     pub(crate) fn device(&self) -> Result<usize> {
-        if (self.kind, self.location.kind) != (1, 1) {
-            return Err(INVALID_VALUE);
-        }
-        devices::check(self.location.id)
+        if self.kind == 1 { self.location.device() } else { Err(INVALID_VALUE) }
     }
 }
 
@@ -230,6 +232,13 @@ impl Properties {
 pub(crate) struct Location {
     kind: c_int,
     id: c_int,
+}
+
+impl Location {
+    /// The device that it is.
+    pub(crate) fn device(self) -> Result<usize> {
+        if self.kind == 1 { devices::check(self.id) } else { Err(INVALID_VALUE) }
+    }
 }
 
 /// An attribute of a pool. The first three are 32 bits wide.
@@ -292,10 +301,7 @@ pub(crate) unsafe fn opened(
     for at in 0..count {
         // SAFETY: this function's contract.
         let Access { location, may } = unsafe { crate::abi::get(list.wrapping_add(at))? };
-        if location.kind != 1 {
-            return Err(INVALID_VALUE);
-        }
-        let of = devices::check(location.id)?;
+        let of = location.device()?;
         match may {
             // Its own stays.
             0 if of == device => return Err(INVALID_VALUE),
@@ -377,10 +383,9 @@ both! {
     cuMemPoolGetAccess cudaMemPoolGetAccess(out: Out<c_int>, pool: Handle, location: In<Location>) {
         let mut state = state();
         let Pool { device, open_to, .. } = *state.pools.pool(pool)?;
-        let Location { kind, id } = location.get()?;
-        if kind != 1 { return Err(INVALID_VALUE) }
+        let of = location.get()?.device()?;
         // 3 is reading and writing.
-        let may = open_to >> devices::check(id)? & 1 != 0 || id as usize == device;
+        let may = open_to >> of & 1 != 0 || of == device;
         out.put(if may { 3 } else { 0 })
     }
     cuMemAllocFromPoolAsync cudaMallocFromPoolAsync(out: Out<u64>, size: usize, pool: Handle, stream: Handle) {

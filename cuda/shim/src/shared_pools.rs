@@ -5,7 +5,7 @@
 //! finds it by its place, and learns that it was freed.
 #![allow(non_snake_case)]
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::fs::File;
 use std::io;
 use std::os::fd::{BorrowedFd, IntoRawFd, RawFd};
@@ -50,6 +50,31 @@ struct Pointer {
 
 const _: () = assert!(size_of::<Pointer>() == 64);
 
+/// A file without a name that nobody makes shorter, so that nobody loses what is mapped of it.
+pub(crate) fn growing(name: &CStr) -> io::Result<File> {
+    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+    let file = File::from(memfd_create(name, flags)?);
+    fcntl(&file, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_SEAL))?;
+    Ok(file)
+}
+
+/// A file that the program has open, and keeps; none where that is no file.
+pub(crate) fn borrowed(descriptor: RawFd) -> Option<File> {
+    if descriptor < 0 {
+        return None;
+    }
+    // SAFETY: the descriptor is no `-1`, and is borrowed for this call; one that is not open is refused by the system.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
+    Some(File::from(borrowed.try_clone_to_owned().ok()?))
+}
+
+/// A descriptor of its own for the program, which programs that it starts inherit, as CUDA's.
+pub(crate) fn exported(file: &File) -> io::Result<RawFd> {
+    let file = file.try_clone()?;
+    fcntl(&file, FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()))?;
+    Ok(file.into_raw_fd())
+}
+
 /// The file of a pool.
 #[derive(Debug)]
 pub(crate) struct PoolFile(File);
@@ -57,10 +82,7 @@ pub(crate) struct PoolFile(File);
 impl PoolFile {
     /// Of a new pool. It has the number of the pool's device, which processes that import it read.
     pub(crate) fn new(device: usize) -> io::Result<Self> {
-        let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
-        let file = File::from(memfd_create(c"nvabi-pool", flags)?);
-        // It grows alone, so that nobody loses what is mapped of it.
-        fcntl(&file, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_SEAL))?;
+        let file = growing(c"nvabi-pool")?;
         file.set_len(PAGE)?;
         file.write_all_at(&MAGIC, 0)?;
         file.write_all_at(&(device as u64).to_ne_bytes(), MAGIC.len() as u64)?;
@@ -69,13 +91,7 @@ impl PoolFile {
 
     /// That of another process's pool, which the caller keeps open.
     fn of(descriptor: RawFd) -> Option<Self> {
-        if descriptor < 0 {
-            return None;
-        }
-        // SAFETY: the descriptor is no `-1`, and is borrowed for this call; one that is not open is refused by the
-        // system.
-        let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
-        let file = Self(File::from(borrowed.try_clone_to_owned().ok()?));
+        let file = Self(borrowed(descriptor)?);
         (file.word(0)? == u64::from_ne_bytes(MAGIC)).then_some(file)
     }
 
@@ -110,13 +126,6 @@ impl PoolFile {
         let _ = self.0.write_all_at(&[0; 8], at);
         let how = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
         let _ = fallocate(&self.0, how, (at + PAGE) as libc::off_t, size as libc::off_t);
-    }
-
-    /// A descriptor of its own for the program, which programs that it starts inherit, as CUDA's.
-    fn export(&self) -> io::Result<RawFd> {
-        let file = self.0.try_clone()?;
-        fcntl(&file, FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()))?;
-        Ok(file.into_raw_fd())
     }
 }
 
@@ -163,7 +172,7 @@ impl State {
             return Err(wrong(FUNCTION, "a handle is a file descriptor, and there are no flags"));
         }
         let file = file.ok_or_else(|| wrong(FUNCTION, "the pool was not made with handles"))?;
-        file.export().map_err(|error| refused(&error))
+        exported(&file.0).map_err(|error| refused(&error))
     }
 
     fn import_pool(&mut self, descriptor: RawFd, kind: c_int, flags: c_uint) -> Result<Handle> {

@@ -20,6 +20,7 @@ use crate::graphs::{Graphs, Work};
 use crate::ipc::{Ipc, Thing};
 use crate::link::{self, Unit};
 use crate::managed;
+use crate::mapped::Mapped;
 use crate::pools::Pools;
 use crate::record::Recorder;
 use crate::report::{Reporter, append, is_set, variable};
@@ -135,6 +136,7 @@ pub(crate) const NODE: usize = 9;
 pub(crate) const EXEC: usize = 10;
 pub(crate) const POOL: usize = 11;
 const MIPMAP: usize = 12;
+pub(crate) const MAPPED: usize = 13;
 
 const STREAM_NON_BLOCKING: u32 = 1;
 const EVENT_DISABLE_TIMING: u32 = 2;
@@ -239,6 +241,7 @@ pub(crate) struct State {
     pub(crate) graphs: Graphs,
     pub(crate) pools: Pools,
     pub(crate) ipc: Ipc,
+    pub(crate) mapped: Mapped,
     clocks: Clocks,
     /// First byte and end of managed memory whose accesses by the program are watched.
     managed: Vec<(u64, u64)>,
@@ -407,6 +410,7 @@ impl State {
             graphs: Graphs::default(),
             pools: Pools::default(),
             ipc: Ipc::default(),
+            mapped: Mapped::default(),
             clocks: Clocks::default(),
             managed: Vec::new(),
             pinned: HashMap::new(),
@@ -919,7 +923,7 @@ impl State {
         let allocation = self.device.allocation(address);
         allocation.is_some_and(|(start, _)| {
             let is_own = self.allocated.contains_key(&start) && !self.pinned.contains_key(&start);
-            is_own || self.ipc.has_opened(start)
+            is_own || self.ipc.has_opened(start) || self.mapped.has(start)
         })
     }
 

@@ -779,6 +779,40 @@ cuCtxSynchronize(): 700
     assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
 }
 
+/// As NVIDIA's libcuda 550.163.01 does on two simulated A100, but for the other process, which is not simulated.
+#[test]
+fn memory_is_mapped_where_the_program_says() {
+    let folder = libraries();
+    compile(folder.path(), include_str!("map_memory.c"));
+    let (said, printed) = run_program(folder.path(), "");
+    let expected = "\
+supported: 1, by 2097152
+aligned: 1, over both: 5 5
+twice(at + SIZE - 4): 0
+twice(at + SIZE): 0
+doubled: 10
+access of the other: 0, device: 1, of the handle: 1
+cuMemCreate(&other, SIZE / 2, &properties, 0): 1
+cuMemExportToShareableHandle(&file, plain, 1, 0): 1
+cuMemMap(at, SIZE, 0, memory, 0): 1
+cuMemMap(at + 2 * SIZE, 2 * SIZE, 0, memory, 0): 801
+cuMemUnmap(at, SIZE / 2): 1
+cuMemAddressFree(at, 4 * SIZE): 1
+cuMemFree_v2(at): 1
+cuMemSetAccess(at, 4 * SIZE, access, 1): 1
+at two places: 9
+of another process: 9
+twice(at): 0
+status: 0
+doubled there: 18
+released: 10
+cuMemcpyDtoH_v2(words, at, 4): 1
+without access: 700
+";
+    assert_eq!(printed, expected, "{said}");
+    assert!(said.contains("which this one may not access"), "{said}");
+}
+
 #[test]
 fn devices_have_contexts_memory_and_peers() {
     let folder = libraries();
@@ -973,8 +1007,13 @@ fn the_devices_are_those_that_a_variable_leaves() {
 fn run_devices(case: &str) -> (String, String) {
     let folder = libraries();
     compile(folder.path(), include_str!("contexts.c"));
-    let mut command = Command::new(folder.path().join("program"));
-    command.arg(case).env("LD_LIBRARY_PATH", folder.path());
+    run_program(folder.path(), case)
+}
+
+/// The same of the program that is there.
+fn run_program(folder: &Path, case: &str) -> (String, String) {
+    let mut command = Command::new(folder.join("program"));
+    command.args(case.split_whitespace()).env("LD_LIBRARY_PATH", folder);
     command.env("NVABI_EMU_DEVICES", "2").env("NVABI_EMU_GLOBAL", "1");
     let output = command.output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
