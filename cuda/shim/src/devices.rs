@@ -278,6 +278,9 @@ both! {
     cuDeviceGetP2PAttribute cudaDeviceGetP2PAttribute(out: Out<c_int>, kind: c_int, from: c_int, to: c_int) {
         attribute(out, kind, from, to)
     }
+    cuStreamGetDevice cudaStreamGetDevice(stream: Handle, out: Out<c_int>) {
+        out.put(state().device_of(stream)? as c_int)
+    }
     cuDeviceGetByPCIBusId cudaDeviceGetByPCIBusId(out: Out<c_int>, id: Text) {
         let found = id.get()?.to_str().ok().and_then(at_bus_id);
         out.put(found.ok_or(INVALID_DEVICE)? as c_int)

@@ -622,15 +622,12 @@ impl State {
         Ok(loaded)
     }
 
-    /// A library's kernel on a device; others are of one alone.
+    /// A library's kernel on a device, where it is loaded anew after a reset; others are of one device alone.
     pub(crate) fn kernel_on(&mut self, kernel: *mut c_void, device: usize) -> Result<*mut c_void> {
         let (module, name) = self.kernel(kernel)?;
-        if self.device_of_kernel(kernel)? == device {
-            return Ok(kernel);
-        }
-        let name = name.to_owned();
-        let module = self.module_on(handle(MODULE, module), device)?;
-        self.function(module, &name)
+        let (of_kernel, name) = (handle(MODULE, module), name.to_owned());
+        let module = self.module_on(of_kernel, device)?;
+        if module == of_kernel { Ok(kernel) } else { self.function(module, &name) }
     }
 
     fn add_module(&mut self, module: Module) -> *mut c_void {

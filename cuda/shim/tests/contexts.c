@@ -33,7 +33,7 @@ int cuMemPoolGetAccess(int *, void *, const int *); int cuDeviceSetMemPool(int, 
 int cuStreamCreate(void **, unsigned); int cuMemsetD32Async(Address, unsigned, size_t, void *);
 int cuModuleLoadData(void **, const void *); int cuModuleGetFunction(void **, void *, const char *);
 int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
-int cuStreamSynchronize(void *); int cuStreamQuery(void *); int cuStreamDestroy_v2(void *);
+int cuStreamGetDevice(void *, int *); int cuStreamSynchronize(void *); int cuStreamQuery(void *); int cuStreamDestroy_v2(void *);
 int cuEventCreate(void **, unsigned); int cuEventRecord(void *, void *); int cuEventQuery(void *);
 int cuEventDestroy_v2(void *); int cuMemGetInfo_v2(size_t *, size_t *); int cuDevicePrimaryCtxReset_v2(int);
 int cuGraphCreate(void **, unsigned); int cuGraphInstantiateWithFlags(void **, void *, unsigned long long);
@@ -240,7 +240,15 @@ static void of_devices(void) {
         DO(cuLibraryGetGlobal(&own, 0, library, "own"));
         printf("of a library: %d, a variable of device %d\n", cuCtxSynchronize(), ordinal(own));
     }
+    // It outlives what it has on a device.
+    DO(cuDevicePrimaryCtxReset_v2(0));
+    DO(cuMemAlloc_v2(&d.memory[0], 4));
+    SAY(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, 0, arguments, 0));
     DO(cuLibraryUnload(library));
+    DO(cuStreamGetDevice(d.streams[1], &device));
+    printf("a stream of device %d", device);
+    DO(cuStreamGetDevice(0, &device));
+    printf(", and the default one of %d\n", device);
     SAY(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, 0, arguments, 0));
 }
 

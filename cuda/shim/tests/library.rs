@@ -911,6 +911,8 @@ why: 7
 memory of a node: device 1
 of a library: 0, a variable of device 1
 of a library: 0, a variable of device 0
+cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, 0, arguments, 0): 0
+a stream of device 1, and the default one of 0
 cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, 0, arguments, 0): 400
 ";
     assert_eq!(printed, expected, "{said}");
