@@ -4,7 +4,7 @@
 //! so that it stays as long as anybody has it.
 #![allow(non_snake_case)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{c_int, c_uint, c_void};
 use std::fs::File;
 use std::io;
@@ -32,6 +32,9 @@ const MAGIC: u64 = u64::from_ne_bytes(*b"nvabicre");
 
 /// Where the memory is in its file: a multiple of any size of pages.
 const START: u64 = 1 << 16;
+
+/// More than there are addresses for.
+const MOST: u64 = 1 << 46;
 
 /// Created memory.
 struct Created {
@@ -64,7 +67,7 @@ impl Created {
         // A device that this process does not see is as good as the current one.
         let device = usize::try_from(number).ok().and_then(devices::of_physical);
         let device = device.unwrap_or(devices::current());
-        (magic == MAGIC).then_some(Self { file, size, device, handles: DESCRIPTOR })
+        (magic == MAGIC && size < MOST).then_some(Self { file, size, device, handles: DESCRIPTOR })
     }
 }
 
@@ -81,6 +84,15 @@ impl Mapped {
     /// Whether memory is mapped from an address on.
     pub(crate) fn has(&self, address: u64) -> bool {
         self.parts.contains_key(&address)
+    }
+
+    /// Bytes that are created of a device.
+    pub(crate) fn used(&self, device: usize) -> u64 {
+        let with_handles = self.created.iter().flatten().map(|(created, _)| created);
+        let all = with_handles.chain(self.parts.values().map(|(created, _)| created));
+        let own = all.filter(|created| created.device == device);
+        let sizes: HashMap<_, u64> = own.map(|own| (Arc::as_ptr(own), own.size)).collect();
+        sizes.values().sum()
     }
 
     fn add(&mut self, created: Arc<Created>) -> u64 {
@@ -134,7 +146,7 @@ impl Mapped {
             found.push(at);
             at += size;
         }
-        if at == end { Ok(found) } else { Err(INVALID_VALUE) }
+        if at == end && size != 0 { Ok(found) } else { Err(INVALID_VALUE) }
     }
 }
 

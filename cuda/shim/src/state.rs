@@ -442,7 +442,7 @@ impl State {
         self.check()?;
         let current = devices::current();
         let own = self.allocated.iter().filter(|(address, _)| self.owner(**address) == current);
-        Ok(own.map(|(_, size)| size).sum())
+        Ok(own.map(|(_, size)| size).sum::<u64>() + self.mapped.used(current))
     }
 
     pub(crate) fn limit(&self, limit: u32) -> Result<usize> {

@@ -787,6 +787,7 @@ fn memory_is_mapped_where_the_program_says() {
     let (said, printed) = run_program(folder.path(), "");
     let expected = "\
 supported: 1, by 2097152
+taken: 2097152
 aligned: 1, over both: 5 5
 twice(at + SIZE - 4): 0
 twice(at + SIZE): 0
@@ -797,6 +798,7 @@ cuMemExportToShareableHandle(&file, plain, 1, 0): 1
 cuMemMap(at, SIZE, 0, memory, 0): 1
 cuMemMap(at + 2 * SIZE, 2 * SIZE, 0, memory, 0): 801
 cuMemUnmap(at, SIZE / 2): 1
+cuMemUnmap(at, 0): 1
 cuMemAddressFree(at, 4 * SIZE): 1
 cuMemFree_v2(at): 1
 cuMemSetAccess(at, 4 * SIZE, access, 1): 1

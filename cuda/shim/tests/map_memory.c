@@ -13,7 +13,7 @@ typedef struct { int kind, handles, location[2]; void *unused; unsigned char mor
 int cuInit(unsigned); int cuDevicePrimaryCtxRetain(void **, int); int cuCtxSetCurrent(void *); int cuCtxSynchronize(void);
 int cuDeviceGetAttribute(int *, int, int); int cuMemAlloc_v2(Address *, size_t); int cuMemFree_v2(Address);
 int cuMemsetD32_v2(Address, unsigned, size_t); int cuMemcpyDtoH_v2(void *, Address, size_t);
-int cuMemcpyHtoD_v2(Address, const void *, size_t); int cuPointerGetAttribute(void *, int, Address);
+int cuMemGetInfo_v2(size_t *, size_t *); int cuPointerGetAttribute(void *, int, Address);
 int cuMemGetAllocationGranularity(size_t *, const Properties *, int);
 int cuMemCreate(Address *, size_t, const Properties *, Address); int cuMemRelease(Address);
 int cuMemAddressReserve(Address *, size_t, size_t, Address, Address); int cuMemAddressFree(Address, size_t);
@@ -88,6 +88,7 @@ static void refused(Address memory, Address at) {
     SAY(cuMemMap(at, SIZE, 0, memory, 0));
     SAY(cuMemMap(at + 2 * SIZE, 2 * SIZE, 0, memory, 0));
     SAY(cuMemUnmap(at, SIZE / 2));
+    SAY(cuMemUnmap(at, 0));
     SAY(cuMemAddressFree(at, 4 * SIZE));
     SAY(cuMemFree_v2(at));
     SAY(cuMemSetAccess(at, 4 * SIZE, access, 1));
@@ -100,7 +101,7 @@ int main(int argc, char **argv) {
     int access[] = {1, 0, 3}, device, supported;
     unsigned words[2] = {0};
     Address at, memory[2], again, may;
-    size_t granularity;
+    size_t granularity, before, after, total;
     setvbuf(stdout, 0, _IONBF, 0);
     DO(cuInit(0));
     for (device = 2; device--;) {
@@ -112,11 +113,14 @@ int main(int argc, char **argv) {
     DO(cuMemGetAllocationGranularity(&granularity, &properties, 0));
     printf("supported: %d, by %zu\n", supported, granularity);
     DO(cuMemAddressReserve(&at, 4 * SIZE, 4 * SIZE, 0, 0));
+    DO(cuMemGetInfo_v2(&before, &total));
     for (device = 0; device < 2; ++device) {
         properties.location[1] = device;
         DO(cuMemCreate(&memory[device], SIZE, &properties, 0));
         DO(cuMemMap(at + device * SIZE, SIZE, 0, memory[device], 0));
     }
+    DO(cuMemGetInfo_v2(&after, &total));
+    printf("taken: %zu\n", before - after);
     DO(cuMemSetAccess(at, 2 * SIZE, access, 1));
     DO(cuMemsetD32_v2(at + SIZE - 4, 5, 2));
     DO(cuMemcpyDtoH_v2(words, at + SIZE - 4, 8));
