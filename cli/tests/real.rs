@@ -1900,14 +1900,46 @@ fn a_recorded_card_is_the_same_card() {
     }
 }
 
-/// `nvidia-smi -q` without the instances, the time, and what a profile replaces.
+/// A card of which CUDA was recorded has what CUDA asks for, with drivers of other branches too.
+#[test]
+fn a_card_is_recorded_with_cuda() {
+    let versions = versions_with_nvml();
+    for (real, card) in cuda_pairs(&versions, &CARDS.map(|(card, _)| card)) {
+        let folder = tempfile::tempdir().unwrap();
+        let [record, made] = ["gpu.rec", "made.toml"].map(|name| folder.path().join(name));
+        let (nvabi, cuda) = (env!("CARGO_BIN_EXE_nvabi"), real_file("cuda.py"));
+        let script = format!(
+            "{nvabi} sniff --method ptrace --record {} -- sh -c '{} -q >&2; exec python3 {}'",
+            record.display(),
+            real.smi().display(),
+            cuda.display()
+        );
+        let first = real.run(&["--gpu", card], Path::new("sh"), &["-c", &script]);
+        let what = format!("{} {card}: {} {:?}", real.version, first.out, first.diagnostics);
+        assert!(first.code == Some(0) && first.out.contains("multiprocessors"), "{what}");
+        let output = Command::new(nvabi).args(["rm", "profile"]).arg(&record).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{what}: {told}");
+        std::fs::write(&made, &output.stdout).unwrap();
+        let machine = ["--gpu", made.to_str().unwrap()];
+        let second = real.run(&machine, Path::new("python3"), &[&cuda]);
+        assert_eq!((second.code, &second.out), (Some(0), &first.out), "{what}: {}", second.told);
+        for other in &versions {
+            let list = other.run(&machine, &other.smi(), &["-L"]);
+            assert_eq!(list.code, Some(0), "{what}: {}: {}", other.version, list.told);
+        }
+    }
+}
+
+/// `nvidia-smi -q` without the instances, the time, the bytes that go over the bus, and what a profile replaces.
 fn whole_card(text: &str) -> Vec<&str> {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let mut is_instance = false;
     let mut lines: Vec<&str> = text.lines().collect();
     lines.retain(|line| {
         is_instance = line.trim() == "MIG Device" || is_instance && indent(line) > 4;
-        let is_other = ["Timestamp", "Serial Number"].iter().any(|it| line.trim().starts_with(it));
+        let others = ["Timestamp", "Serial Number", "Tx Throughput", "Rx Throughput"];
+        let is_other = others.iter().any(|it| line.trim().starts_with(it));
         !is_instance && !is_other
     });
     lines

@@ -41,6 +41,8 @@ pub(super) struct Facts {
     pub(super) name: Option<String>,
     engines: Option<Vec<String>>,
     classes: Option<Vec<String>>,
+    /// How many TPCs each GPC has.
+    tpcs: Option<Vec<u32>>,
     /// Numbers of engines and classes that no header names.
     unnamed: Vec<String>,
     ids: Option<(u16, u16)>,
@@ -77,6 +79,7 @@ impl Facts {
         });
         facts.classes = classes;
         facts.unnamed.extend(unnamed);
+        facts.tpcs = tpcs_in_order(interface, recording).or(tpcs_by_mask(interface, recording));
         facts
     }
 
@@ -132,8 +135,79 @@ impl Facts {
             let words = words.into_iter().map(Datum::Text).collect();
             values.insert(name.to_owned(), Datum::List(words));
         }
+        add_tpcs(values, self.tpcs, &like, notes);
+        // Drivers have room for other numbers of copy engines than a card has.
+        if let Some(Datum::List(caps)) = values.get_mut("copies.caps") {
+            let is_last = |datum: &Datum| datum.number() != Some(0);
+            caps.truncate(caps.iter().rposition(is_last).map_or(0, |last| last + 1));
+        }
         add_texts(values, notes);
     }
+}
+
+/// What CUDA asks first, and answers of the simulator's own rules are made of: those of a like card have to be as many.
+fn add_tpcs(
+    values: &mut BTreeMap<String, Datum>,
+    told: Option<Vec<u32>>,
+    like: &Like,
+    notes: &mut Vec<String>,
+) {
+    let sum = |tpcs: &[u32]| i128::from(tpcs.iter().sum::<u32>());
+    let count = values.get("graphics.tpc_count").and_then(Datum::number);
+    let tpcs = told.or_else(|| {
+        let own = like.numbers("graphics.tpcs");
+        let from = like.name;
+        match count.is_none_or(|count| count == sum(&own)) && !own.is_empty() {
+            true => {
+                notes.push(format!(
+                    "TPCs were not asked for: those of the profile {from} are taken"
+                ));
+                Some(own)
+            }
+            false => {
+                notes.push("TPCs were not asked for: CUDA finds no device".to_owned());
+                None
+            }
+        }
+    });
+    let Some(tpcs) = tpcs else { return };
+    values.entry("graphics.tpc_count".to_owned()).or_insert(Datum::Number(sum(&tpcs)));
+    let list = tpcs.into_iter().map(|count| Datum::Number(count.into())).collect();
+    values.insert("graphics.tpcs".to_owned(), Datum::List(list));
+}
+
+/// The answers of a command that were good.
+fn answers<'a>(
+    interface: &'a Arc<Interface>,
+    recording: &'a Recording,
+    name: &'static str,
+) -> impl Iterator<Item = Params> + 'a {
+    let calls = recording.calls.iter().filter(|call| call.status == 0);
+    calls.filter_map(move |call| {
+        let known = interface.command(call.command).filter(|known| known.name == name)?;
+        Some(Params::of(interface, known.params.as_deref()?, call.after.clone()))
+    })
+}
+
+/// How many TPCs each GPC has, by the list of all SMs.
+fn tpcs_in_order(interface: &Arc<Interface>, recording: &Recording) -> Option<Vec<u32>> {
+    let params = answers(interface, recording, "NV2080_CTRL_CMD_GR_GET_GLOBAL_SM_ORDER").next()?;
+    let mut tpcs = BTreeMap::<u32, u32>::new();
+    for at in 0..params.get("numSm").ok()?.min(params.count("globalSmId").ok()? as u64) {
+        let word = |field: &str| params.word(&format!("globalSmId[{at}].{field}")).ok();
+        let count = tpcs.entry(word("gpcId")?).or_default();
+        *count = (*count).max(word("localTpcId")?.saturating_add(1));
+    }
+    Some(tpcs.into_values().collect()).filter(|tpcs: &Vec<u32>| !tpcs.is_empty())
+}
+
+/// The same by the mask of each GPC.
+fn tpcs_by_mask(interface: &Arc<Interface>, recording: &Recording) -> Option<Vec<u32>> {
+    let mut tpcs = BTreeMap::new();
+    for params in answers(interface, recording, "NV2080_CTRL_CMD_GR_GET_TPC_MASK") {
+        tpcs.insert(params.word("gpcId").ok()?, params.word("tpcMask").ok()?.count_ones());
+    }
+    Some(tpcs.into_values().collect()).filter(|tpcs: &Vec<u32>| !tpcs.is_empty())
 }
 
 /// Texts that every card has: the version of the BIOS is made of its numbers.
@@ -248,6 +322,12 @@ impl Like {
         let Some(Datum::List(items)) = list else { return Vec::new() };
         let text = |item| if let Datum::Text(text) = item { Some(text) } else { None };
         items.into_iter().filter_map(text).collect()
+    }
+
+    fn numbers(&self, what: &str) -> Vec<u32> {
+        let list = self.machine.as_ref().and_then(|machine| machine.own_value(what));
+        let Some(Datum::List(items)) = list else { return Vec::new() };
+        items.iter().filter_map(|item| u32::try_from(item.number()?).ok()).collect()
     }
 }
 
