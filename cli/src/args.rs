@@ -409,7 +409,7 @@ pub(crate) enum RmInjection {
     /// A temperature, which stays; from the limit on clocks are slowed down.
     Temperature {
         /// Degrees Celsius.
-        #[arg(value_name = "DEGREES", value_parser = clap::value_parser!(u32).range(0..=255))]
+        #[arg(value_name = "DEGREES", value_parser = clap::value_parser!(u32).range(0..=200))]
         degrees: u32,
     },
     /// The GPU falls off the bus: Xid 79, then calls fail with NV_ERR_GPU_IS_LOST, until `nvabi rm down`.

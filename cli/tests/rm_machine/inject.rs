@@ -223,7 +223,7 @@ fn what_cannot_happen_is_refused() {
             "GPU 0 has no instance 2: it is not divided",
         ),
         (&["lab", "ecc", "--instance", "2"], "--sram"),
-        (&["lab", "temperature", "256"], "256 is not in 0..=255"),
+        (&["lab", "temperature", "256"], "256 is not in 0..=200"),
         (&["lab", "temperature"], "DEGREES"),
         (&["lab", "flood"], "unexpected argument 'flood'"),
         (&["lab"], "requires a subcommand"),

@@ -86,16 +86,20 @@ mod tests {
     use crate::fault::Faults;
     use crate::log::Log;
     use crate::profile::{Datum, Profile};
+    use crate::rm::inject::Injection;
     use crate::rm::interface::Interface;
     use crate::topology::Spots;
 
-    #[test]
-    fn a_card_that_is_too_hot_is_slow() {
-        let profile = Profile::load("a100").unwrap_or_else(|_| unreachable!());
+    fn driver(card: &str) -> Driver {
+        let profile = Profile::load(card).unwrap_or_else(|_| unreachable!());
         let (interface, log) = (Arc::new(Interface::default()), Log::new(Faults::default()));
         let gpus = [Arc::new(profile)];
-        let mut driver =
-            Driver::new(interface, "550.163.01".to_owned(), &gpus, Spots::apart(1), log);
+        Driver::new(interface, "550.163.01".to_owned(), &gpus, Spots::apart(1), log)
+    }
+
+    #[test]
+    fn a_card_that_is_too_hot_is_slow() {
+        let mut driver = driver("a100");
         let clock =
             |driver: &Driver| driver.number_at(0, "clocks.graphics.now", Some(Shares::WHOLE));
         let mut seen = Vec::new();
@@ -107,6 +111,17 @@ mod tests {
         // The last time it was hot is counted when that ends.
         assert_eq!(seen[0], (Some(1410), false));
         assert_eq!((seen[1].0, seen[2]), (Some(705), (Some(1410), true)));
+    }
+
+    #[test]
+    fn a_busy_card_keeps_the_temperature_it_was_given() {
+        let mut driver = driver("a100");
+        let temperature = |driver: &Driver| driver.number_at(0, "thermal.now", Some(Shares::WHOLE));
+        assert_eq!(temperature(&driver), Some(58));
+        for degrees in [45, 31, 88] {
+            assert!(driver.happen(0, Injection::Temperature(degrees)).is_ok());
+            assert_eq!(temperature(&driver), Some(degrees.into()));
+        }
     }
 
     #[test]

@@ -92,6 +92,8 @@ impl Driver {
             }
             Injection::Temperature(degrees) => {
                 self.set_state(gpu, "state.temperature", degrees.into())?;
+                let is_held = "state.temperature_is_held".to_owned();
+                self.change(gpu, vec![(is_held, Datum::Number(1))]);
                 None
             }
             Injection::Lost => Some(self.lose(gpu)),
