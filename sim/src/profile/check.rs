@@ -22,25 +22,40 @@ const NUMBERS: [(&str, RangeInclusive<i128>); 13] = [
     ("identity.interrupt", 0..=0xffff),
     ("memory.size", 1..=MOST_BYTES),
     ("bars.registers.base", 0..=MOST_BYTES),
-    ("bars.registers.size", 1..=MOST_BYTES),
+    ("bars.registers.size", LEAST_REGISTERS..=MOST_BYTES),
     ("bars.window.base", 0..=MOST_BYTES),
-    ("bars.window.size", 1..=MOST_BYTES),
+    ("bars.window.size", LEAST_WINDOW..=MOST_BYTES),
     ("identity.architecture", ANY),
     ("identity.implementation", ANY),
 ];
 /// What no card has more of. They may be left out, and 0 is not known.
-const OPTIONAL: [(&str, RangeInclusive<i128>); 8] = [
+const OPTIONAL: [(&str, RangeInclusive<i128>); 15] = [
     ("board.module", 0..=MOST_ENGINES),
     ("copies.count", 0..=MOST_ENGINES),
     ("fan.count", 0..=MOST_ENGINES),
     ("graphics.max_gpcs", 0..=MOST_ENGINES),
     ("graphics.max_tpcs_per_gpc", 0..=MOST_ENGINES),
     ("links.count", 0..=MOST_ENGINES),
-    ("pcie.generation", 0..=15),
+    ("pcie.generation", 0..=MOST_GENERATIONS),
+    ("pcie.host_generation", 0..=MOST_GENERATIONS),
     ("pcie.width", 0..=32),
+    ("state.temperature", 0..=MOST_DEGREES),
+    ("thermal.current", 0..=MOST_DEGREES),
+    ("thermal.max_operating", 0..=MOST_DEGREES),
+    ("thermal.memory", 0..=MOST_DEGREES),
+    ("thermal.shutdown", 0..=MOST_DEGREES),
+    ("thermal.slowdown", 0..=MOST_DEGREES),
 ];
 /// Masks of them have 32 bits.
 const MOST_ENGINES: i128 = 32;
+/// The newest of PCIe that the driver's headers name (NV2080_CTRL_BUS_INFO_PCIE_LINK_CAP_GEN_*).
+const MOST_GENERATIONS: i128 = 6;
+/// As many as `nvabi rm inject` lets a card have, which every NVML shows.
+const MOST_DEGREES: i128 = 200;
+/// The registers of every card since Turing, whose doorbells are behind most of them.
+const LEAST_REGISTERS: i128 = 16 << 20;
+/// Less than any card's window is, and enough to map something.
+const LEAST_WINDOW: i128 = 1 << 20;
 /// Of each pair the first is not more than the second.
 const ORDERED: [(&str, &str); 7] = [
     ("memory.reserved", "memory.size"),
@@ -199,6 +214,8 @@ impl Profile {
         }
         problems.extend(self.out_of_range(&scope));
         problems.extend(self.out_of_order(&scope));
+        problems.extend(self.without_name(&scope));
+        problems.extend(self.other_tpcs(&scope));
         problems
     }
 
@@ -240,6 +257,49 @@ impl Profile {
             }
         }
         problems
+    }
+
+    /// A card is shown by its name.
+    fn without_name(&self, scope: &Known<'_>) -> Option<Problem> {
+        let node = self.values.get("identity.name").filter(|node| !depends(node))?;
+        let Ok(Datum::Text(name)) = evaluate(node, scope, 0) else { return None };
+        let message = "`identity.name` is empty: expected what the card is called";
+        let is_empty = name.trim().is_empty();
+        is_empty.then(|| Problem::wrong("profile-does-not-fit", message, &node.place))
+    }
+
+    /// The TPCs of each GPC are as many as the chip may have, and in all as many as the card says.
+    fn other_tpcs(&self, scope: &Known<'_>) -> Vec<Problem> {
+        let node = self.values.get("graphics.tpcs").filter(|node| !depends(node));
+        let counts = node.and_then(|node| Some((node, evaluate(node, scope, 0).ok()?)));
+        let Some((node, Datum::List(counts))) = counts else { return Vec::new() };
+        let counts: Vec<i128> = counts.iter().filter_map(Datum::number).collect();
+        let (gpcs, most) = (counts.len() as i128, counts.iter().copied().max().unwrap_or(0));
+        // What is 0 is not known.
+        let known = |name| self.number_in(scope, name).map_or(0, |(number, _)| number);
+        let [max_gpcs, max_tpcs, count] =
+            ["graphics.max_gpcs", "graphics.max_tpcs_per_gpc", "graphics.tpc_count"].map(known);
+        let sum: i128 = counts.iter().sum();
+        let complaints = [
+            (
+                max_gpcs != 0 && gpcs > max_gpcs,
+                format!("has {gpcs} GPCs, and `graphics.max_gpcs` is {max_gpcs}"),
+            ),
+            (
+                max_tpcs != 0 && most > max_tpcs,
+                format!("has {most} TPCs in a GPC, and `graphics.max_tpcs_per_gpc` is {max_tpcs}"),
+            ),
+            (
+                gpcs != 0 && count != 0 && sum != count,
+                format!("has {sum} TPCs in all, and `graphics.tpc_count` is {count}"),
+            ),
+        ];
+        let problem = |message| {
+            let message = format!("`graphics.tpcs` {message}");
+            Problem::wrong("profile-does-not-fit", message, &node.place)
+        };
+        let wrong = complaints.into_iter().filter(|(is_wrong, _)| *is_wrong);
+        wrong.map(|(_, message)| problem(message)).collect()
     }
 }
 
