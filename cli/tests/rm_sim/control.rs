@@ -223,6 +223,47 @@ rules! {
         }
     }
 
+    a_gpu_that_persists_stays_until_it_is_closed {
+        const ENABLED: u64 = 0;
+        const DISABLED: u64 = 1;
+        const REMOVE: u64 = 1;
+        const LINK: u64 = 2;
+        let client = Client::new();
+        let drain = |state: u64, flags: u64| {
+            let record = "NV0000_CTRL_GPU_MODIFY_DRAIN_STATE_PARAMS";
+            let mut params = Struct::new(record).with("gpuId", 0x100).with("newState", state);
+            params.set("flags", flags);
+            ask(&client, "NV0000_CTRL_CMD_GPU_MODIFY_DRAIN_STATE", &mut params)
+        };
+        // The file that is still open.
+        let persist = |state: u64| {
+            let file = open("/dev/nvidia0").unwrap();
+            let device = client.alloc(client.handle, DEVICE, Some(&mut device_params(0))).unwrap();
+            let record = "NV0080_CTRL_GPU_MODIFY_SW_STATE_PERSISTENCE_PARAMS";
+            let mut params = Struct::new(record).with("newState", state);
+            let name = "NV0080_CTRL_CMD_GPU_MODIFY_SW_STATE_PERSISTENCE";
+            assert_eq!(client.control(device, name, &mut params), OK);
+            client.free(device);
+            file
+        };
+        let close = |file| assert_eq!(unsafe { libc::close(file) }, 0);
+        let has = || std::fs::exists("/sys/bus/pci/devices/0000:01:00.0").unwrap();
+        close(persist(ENABLED));
+        assert_eq!((drain(1, REMOVE), has()), (OK, true));
+        assert_eq!((drain(1, REMOVE | LINK), open("/dev/nvidia0")), (IN_USE, Err(libc::EIO)));
+        assert_eq!((drain(0, 0), has()), (OK, true));
+        close(persist(DISABLED));
+        assert_eq!((drain(1, REMOVE), has()), (OK, false));
+        std::fs::write("/sys/bus/pci/rescan", "1\n").unwrap();
+        let file = persist(ENABLED);
+        assert_eq!((drain(1, REMOVE), has()), (OK, true));
+        close(file);
+        // Whoever asks next, the close has been seen.
+        assert_eq!((open("/dev/nvidia0"), has()), (Err(libc::ENODEV), false));
+        std::fs::write("/sys/bus/pci/rescan", "1\n").unwrap();
+        close(persist(DISABLED));
+    }
+
     persistence_is_on_or_off {
         let (client, device, _) = Client::with_device();
         let record = "NV0080_CTRL_GPU_MODIFY_SW_STATE_PERSISTENCE_PARAMS";

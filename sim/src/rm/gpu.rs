@@ -25,6 +25,8 @@ pub(super) struct Gpu {
     spot: Spot,
     /// How many keep it awake: the driver has no GPU of which it holds no file.
     users: usize,
+    /// Whether it was to be removed when it was closed.
+    is_leaving: bool,
     /// Whether the driver has started it since it found it.
     pub(super) was_started: bool,
     /// Whether the driver has it: the bus may have one that it was told to let go.
@@ -109,6 +111,7 @@ impl Gpu {
             minor,
             spot,
             users,
+            is_leaving: false,
             was_started: false,
             is_bound: true,
             rebinds: Vec::new(),
@@ -214,7 +217,7 @@ impl Gpu {
             // Each is alone on a bus of the first domain.
             "gpu.domain" | "gpu.slot" => number(0),
             "gpu.id" => number(self.id()),
-            "gpu.attached" => number(self.is_attached().into()),
+            "gpu.attached" => number((self.is_attached() || self.persists()).into()),
             "gpu.uuid" => Ok(Datum::Text(self.uuid_text())),
             _ => match self.profile.values.get(name) {
                 Some(node) => evaluate(node, scope, depth),
@@ -234,9 +237,17 @@ impl Gpu {
         self.was_started = true;
     }
 
-    /// Somebody uses it no more.
+    /// Somebody uses it no more. The last one takes it away that is to be removed (N/nv.c: `nvidia_close_callback`).
     pub(super) fn let_go(&mut self) {
         self.users -= 1;
+        self.is_leaving = self.users == 0 && self.is_to_be_removed();
+    }
+
+    /// Whether the resource manager keeps it when nobody has it (A/osinit.c: `RmPartiallyDisableAdapter`).
+    fn persists(&self) -> bool {
+        /// NV0080_CTRL_GPU_SW_STATE_PERSISTENCE_ENABLED.
+        const ENABLED: Datum = Datum::Number(0);
+        self.was_started && self.own_value("state.persistence", 0) == Ok(ENABLED)
     }
 
     /// Whether the driver knows of it.
@@ -277,9 +288,15 @@ impl Gpu {
         self.number("state.drain") == ENABLED
     }
 
-    /// Whether it is to be removed as soon as nobody has it (N/nv.c: `nvidia_close_callback`).
+    /// Whether it goes now, as it is to be removed and nobody has it: with persistence only when it was closed since
+    /// (gpu_mgr.c: `gpumgrModifyGpuDrainState`).
     fn leaves(&self) -> bool {
-        self.number("state.remove") != 0 && !self.is_attached() && !self.is_removed
+        let is_idle = !self.is_attached() && (self.is_leaving || !self.persists());
+        is_idle && self.is_to_be_removed() && !self.is_removed
+    }
+
+    fn is_to_be_removed(&self) -> bool {
+        self.number("state.remove") != 0
     }
 
     /// Its bus: each has one of its own.
@@ -421,6 +438,7 @@ impl Driver {
         own.accounts = Accounts::default();
         own.registers.clear();
         own.rebinds.clear();
+        own.is_leaving = false;
         own.was_started = false;
         self.counters.set_stream(gpu, false);
         self.has_other_entries = true;
