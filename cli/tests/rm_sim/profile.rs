@@ -131,6 +131,28 @@ fn a_value_is_one_that_something_has_or_uses() {
     }
 }
 
+/// A file that never ends, or that nobody writes, is no profile and no topology.
+#[test]
+fn a_profile_is_a_regular_file_of_some_mib() {
+    let folder = tempfile::tempdir().unwrap();
+    let large = folder.path().join("large.toml");
+    fs::File::create(&large).unwrap().set_len(17 << 20).unwrap();
+    let pipe = folder.path().join("pipe.toml");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for (path, expected) in [
+        (large.to_str().unwrap(), "expected at most 16 MiB"),
+        ("/dev/zero", "expected a regular file"),
+        (pipe.to_str().unwrap(), "expected a regular file"),
+    ] {
+        for option in ["--gpu", "--topology"] {
+            let (code, told) = nvabi(&["rm", "sim", option, path, "--", "true"]);
+            assert_eq!(code, Some(2), "{told}");
+            let text = format!("cannot read {path}: {expected}");
+            assert!(told.contains(&text), "{option}: {told}");
+        }
+    }
+}
+
 /// Mistakes of reading, of values, and of names that the driver has not: each once, at what is wrong.
 #[test]
 fn one_run_tells_of_all_mistakes() {

@@ -12,6 +12,7 @@ mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::io::{self, Read as _};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -401,7 +402,25 @@ pub(crate) fn find_source(
         return Ok(Source { path, text: Arc::from(*text), is_embedded: true });
     }
     let path = folder.unwrap_or(Path::new("")).join(name);
-    let text = std::fs::read_to_string(&path)
+    let text = read_text(&path)
         .map_err(|error| Some(format!("cannot read {}: {error}", path.display())))?;
     Ok(Source { path: path.display().to_string(), text: Arc::from(text), is_embedded: false })
+}
+
+/// The text of a file that people have written: of a device or a pipe the end may never come.
+fn read_text(path: &Path) -> io::Result<String> {
+    /// Far more than a profile has that is made of a recording.
+    const MOST_MIB: u64 = 16;
+    let refused = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
+    // Before it is opened, which waits where a pipe has no writer.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(refused("expected a regular file".to_owned()));
+    }
+    let mut text = String::new();
+    let mut file = std::fs::File::open(path)?.take((MOST_MIB << 20) + 1);
+    file.read_to_string(&mut text)?;
+    match file.limit() {
+        0 => Err(refused(format!("expected at most {MOST_MIB} MiB"))),
+        _ => Ok(text),
+    }
 }
