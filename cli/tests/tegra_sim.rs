@@ -257,7 +257,7 @@ fn how_a_program_ends_is_told() {
     let output = command.args(["tegra", "sim", "--", "/no/such/program"]).output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{told}");
-    assert!(told.contains("No such file"), "{told}");
+    assert!(told.contains("cannot run /no/such/program: No such file"), "{told}");
 }
 
 #[test]

@@ -202,12 +202,7 @@ impl Host {
             // Where nobody reads it any more, or for too long, the report still has it.
             is_read = is_read && connection::send(&told, Kind::Diagnostic, text.as_bytes()).is_ok();
         };
-        let begun = self.machine.begin(&mut command(request, files)?, live);
-        let mut running = begun.map_err(|error| {
-            let program = request.command.first().map(|program| program.to_string_lossy());
-            let text = format!("cannot run {}: {error}", program.unwrap_or_default());
-            io::Error::new(error.kind(), text)
-        })?;
+        let mut running = self.machine.begin(&mut command(request, files)?, live)?;
         let ending = self.add(&running, request)?;
         let followed = self.follow(&mut running, stream, &ending);
         let number = running.number();

@@ -13,9 +13,11 @@ fn how_a_program_ends_is_told() {
     let lab = Lab::up(&[]);
     assert_eq!(lab.sh("exit 7").code, Some(7));
     assert_eq!(lab.sh("kill -KILL $$").code, Some(128 + libc::SIGKILL));
-    let done = lab.rm(&["run", "lab", "--", "/none"]);
-    assert_eq!(done.code, Some(2));
-    assert!(done.told.contains("cannot run /none: No such file"), "{}", done.told);
+    for command in [&["run", "lab"][..], &["sim"]] {
+        let done = lab.rm(&[command, &["--", "/none"]].concat());
+        assert_eq!(done.code, Some(2));
+        assert!(done.told.contains("cannot run /none: No such file"), "{}", done.told);
+    }
     let report = lab.rm(&["run", "lab", "--report", "/none/report", "--", "true"]);
     assert_eq!(report.code, Some(2), "before the program runs");
 }

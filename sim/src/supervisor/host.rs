@@ -116,7 +116,7 @@ impl Host {
         let program = program::begin(command, filter, how, theirs.as_fd(), over);
         drop(theirs);
         has_begun.store(true, Ordering::Release);
-        let program = program.map_err(explain)?;
+        let program = program.map_err(|error| cannot_run(command, &explain(error)))?;
         Ok(Running { program, record, served: Some(served), told })
     }
 
@@ -260,6 +260,11 @@ fn attend(
 ) -> io::Result<()> {
     let listener = receive_descriptor(socket.as_fd())?.1;
     serve(&Arc::new(Run::new(run, listener, shared, has_begun)?))
+}
+
+fn cannot_run(command: &Command, error: &io::Error) -> io::Error {
+    let program = command.get_program().to_string_lossy();
+    io::Error::new(error.kind(), format!("cannot run {program}: {error}"))
 }
 
 fn explain(error: io::Error) -> io::Error {
