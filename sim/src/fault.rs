@@ -85,13 +85,15 @@ impl FromStr for Fault {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let usage = || format!("`{text}` is not CALL:N:ERRNO or CALL:N:delay=TIME");
+        let usage =
+            || format!("`{text}` is not CALL:N:ERRNO or CALL:N:delay=TIME with N from 1 or `*`");
         let mut parts = text.splitn(3, ':');
         let mut next = || parts.next().filter(|part| !part.is_empty()).ok_or_else(usage);
         let (call, occurrence, effect) = (next()?, next()?, next()?);
         let occurrence = match occurrence {
             "*" => 0,
-            number => number.parse().map_err(|_| usage())?,
+            // All calls are `*` alone: who counts from 0 means the first one.
+            number => number.parse().ok().filter(|number| *number > 0).ok_or_else(usage)?,
         };
         let effect = match effect.strip_prefix("delay=") {
             Some(time) => Effect::Delay(duration(time).ok_or_else(usage)?),
@@ -192,6 +194,7 @@ mod tests {
             "A",
             "A:1",
             "A:x:EIO",
+            "A:0:EIO",
             "A:1:EVIL",
             "A:1:delay=3",
             "A:1:delay=3h",
