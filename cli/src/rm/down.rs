@@ -1,20 +1,24 @@
 //! `nvabi rm down`: ends a machine.
 
 use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::connection::{self, Kind};
 use super::folder::{Folder, State};
+use super::host::wait_until;
 use crate::args::RmDown;
 use crate::context::Context;
 
 /// How long a machine may take to go down. It gives its programs 5 seconds before they are killed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long its process may take to end after that.
-const LAST_MILLISECONDS: u32 = 2000;
+/// How long its folder, and then its process, may take to go after that.
+const LAST: Duration = Duration::from_secs(2);
 
 pub(crate) fn down(context: &Context<'_>, args: &RmDown) -> ExitCode {
     match end(&args.name) {
@@ -33,6 +37,8 @@ fn end(name: &str) -> io::Result<()> {
     let folder = Folder::of(name)?;
     let stream = folder.connect()?;
     let process = rustix::net::sockopt::socket_peercred(&stream)?.pid;
+    // None where it is in another namespace of processes, or has ended.
+    let end = pidfd_open(process, PidfdFlags::empty()).ok();
     stream.set_read_timeout(Some(PATIENCE))?;
     ask(&stream).map_err(|error| connection::in_words(error, name, PATIENCE))?;
     let stays = |why: &str| {
@@ -56,17 +62,30 @@ fn end(name: &str) -> io::Result<()> {
         }
     }
     // The folder goes right after, or before.
-    for _ in 0..LAST_MILLISECONDS {
-        match folder.state()? {
-            State::Missing => return Ok(()),
-            State::Dead(lock) => {
-                folder.remove(lock);
-                return Ok(());
-            }
-            State::Up => std::thread::sleep(Duration::from_millis(1)),
+    let last = Instant::now() + LAST;
+    while let State::Up = take_away(&folder)? {
+        if Instant::now() > last {
+            return Err(stays("closed the connection and is still up"));
         }
+        std::thread::sleep(Duration::from_millis(1));
     }
-    Err(stays("closed the connection and is still up"))
+    // Until then the process has files of the folder open.
+    let has_ended = |end: OwnedFd| wait_until([end.as_fd()], LAST).map(|[has_ended]| has_ended);
+    match end.map_or(Ok(true), has_ended)? {
+        true => Ok(()),
+        false => Err(stays("is down and has not ended")),
+    }
+}
+
+/// What is left of a machine, whose folder is removed where its process has ended without.
+fn take_away(folder: &Folder) -> io::Result<State> {
+    match folder.state()? {
+        State::Dead(lock) => {
+            folder.remove(lock);
+            Ok(State::Missing)
+        }
+        state => Ok(state),
+    }
 }
 
 /// Asks a machine to go down. Where it closes the connection it is going, since somebody else was first.

@@ -395,7 +395,10 @@ pub(super) fn wait_for<const N: usize>(files: [BorrowedFd<'_>; N]) -> io::Result
 }
 
 /// The same for no longer than a time: then none can.
-fn wait_until<const N: usize>(files: [BorrowedFd<'_>; N], time: Duration) -> io::Result<[bool; N]> {
+pub(super) fn wait_until<const N: usize>(
+    files: [BorrowedFd<'_>; N],
+    time: Duration,
+) -> io::Result<[bool; N]> {
     poll(files, i32::try_from(time.as_millis()).unwrap_or(i32::MAX))
 }
 

@@ -432,6 +432,17 @@ fn a_machine_that_does_not_answer_is_told() {
 }
 
 #[test]
+fn nothing_is_left_of_a_machine_that_is_down() {
+    for _ in 0..5 {
+        let lab = Lab::empty();
+        assert_eq!(lab.rm(&["up", "lab", "--gpu", "h100", "--gpus", "8"]).code, Some(0));
+        let machine = lab.status()["pid"].as_u64().unwrap();
+        assert_eq!(lab.rm(&["down", "lab"]).code, Some(0));
+        assert!(!is_running(machine));
+    }
+}
+
+#[test]
 fn a_machine_that_goes_down_answers() {
     let lab = Lab::up(&[]);
     let program = lab.begin("trap '' TERM; echo on; while :; do sleep 0.01; done");
