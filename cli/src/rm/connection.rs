@@ -22,8 +22,12 @@ const MOST: u32 = 16 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
-    /// To the machine: run a [`Request`]; descriptors follow, and then signals, each a byte.
+    /// To the machine: run a [`Request`]. Once it is taken descriptors follow, and then signals, each a byte.
     Run = b'r',
+    /// From the machine: it has read the request.
+    Taken = b't',
+    /// From the machine: the program has begun.
+    Begun = b'b',
     /// To the machine: what there is.
     Status = b's',
     /// To the machine: let something happen to a GPU, a [`ToInject`] as JSON. From the machine: what came of it.
@@ -39,8 +43,10 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 9] = [
         Self::Run,
+        Self::Taken,
+        Self::Begun,
         Self::Status,
         Self::Inject,
         Self::Down,
@@ -81,13 +87,13 @@ pub(super) fn receive(mut stream: &UnixStream) -> io::Result<Option<(Kind, Vec<u
     Ok(Some((kind, body)))
 }
 
-fn invalid(what: &str) -> io::Error {
+pub(super) fn invalid(what: &str) -> io::Error {
     let text = format!("{what}, which this version of the command does not know");
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
 /// How long a machine may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Asks a machine: its answer is a message of the same kind.
 pub(super) fn ask(folder: &Folder, kind: Kind, body: &[u8]) -> io::Result<Vec<u8>> {
@@ -106,14 +112,25 @@ pub(super) fn ask(folder: &Folder, kind: Kind, body: &[u8]) -> io::Result<Vec<u8
     }
 }
 
-/// What to say of a connection to a machine that fails: a time that is over has a name of its own.
+/// What to say of a connection to a machine that fails.
 pub(super) fn in_words(error: io::Error, machine: &str, patience: Duration) -> io::Error {
-    use io::ErrorKind::{TimedOut, WouldBlock};
-    if ![TimedOut, WouldBlock].contains(&error.kind()) {
-        return io::Error::new(error.kind(), format!("machine `{machine}`: {error}"));
+    match is_late(&error) {
+        true => if_late(error, machine, patience),
+        false => io::Error::new(error.kind(), format!("machine `{machine}`: {error}")),
+    }
+}
+
+/// The same where a time is over, which has a name of its own; other errors stay what they are.
+pub(super) fn if_late(error: io::Error, machine: &str, patience: Duration) -> io::Error {
+    if !is_late(&error) {
+        return error;
     }
     let text = format!("machine `{machine}` does not answer within {} s", patience.as_secs());
-    io::Error::new(TimedOut, text)
+    io::Error::new(io::ErrorKind::TimedOut, text)
+}
+
+fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
 }
 
 /// A program that is to be run.

@@ -144,6 +144,8 @@ impl Host {
         match connection::receive(stream)? {
             Some((Kind::Run, body)) => {
                 let request = Request::from_bytes(&body)?;
+                // Nothing is run for who has given up meanwhile.
+                connection::send(stream, Kind::Taken, &[])?;
                 let files = connection::receive_files(stream)?;
                 self.run(stream, &request, files)
             }
@@ -204,6 +206,8 @@ impl Host {
         };
         let mut running = self.machine.begin(&mut command(request, files)?, live)?;
         let ending = self.add(&running, request)?;
+        // Who has gone is noticed as what is read of it ends.
+        let _ = connection::send(stream, Kind::Begun, &[]);
         let followed = self.follow(&mut running, stream, &ending);
         let number = running.number();
         // Nothing is left when the machine hears of it.

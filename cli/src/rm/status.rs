@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use nvabi_pipeline::diagnostic::{Diagnostic, Report};
 use nvabi_sim::GpuUse;
+use serde::Serialize;
 
 use super::connection::{self, Kind, Program, Status};
 use super::folder::{Folder, State};
@@ -21,8 +22,20 @@ pub(crate) fn status(context: &Context<'_>, args: &RmStatus) -> ExitCode {
     }))
 }
 
+/// A machine that is up.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum FoundMachine {
+    Answering(Status),
+    /// Its process is there, and does not answer.
+    Silent {
+        name: String,
+        is_silent: bool,
+    },
+}
+
 /// The machines that are up. Those that are dead are told and removed.
-fn find(context: &Context<'_>, name: Option<&str>) -> io::Result<(Vec<Status>, Outcome)> {
+fn find(context: &Context<'_>, name: Option<&str>) -> io::Result<(Vec<FoundMachine>, Outcome)> {
     let folders = match name {
         Some(name) => vec![Folder::of(name)?],
         None => Folder::all()?,
@@ -38,7 +51,7 @@ fn find(context: &Context<'_>, name: Option<&str>) -> io::Result<(Vec<Status>, O
                 outcome = Outcome::Different;
             }
             State::Up => match ask(&folder) {
-                Ok(machine) => machines.push(machine),
+                Ok(machine) => machines.push(FoundMachine::Answering(machine)),
                 // It died, or went down, just now.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     context.status("Found", &error.to_string());
@@ -46,6 +59,8 @@ fn find(context: &Context<'_>, name: Option<&str>) -> io::Result<(Vec<Status>, O
                 }
                 Err(error) => {
                     context.status("Silent", &error.to_string());
+                    machines
+                        .push(FoundMachine::Silent { name: folder.name.clone(), is_silent: true });
                     outcome = Outcome::Different;
                 }
             },
@@ -59,15 +74,18 @@ pub(super) fn ask(folder: &Folder) -> io::Result<Status> {
     Ok(serde_json::from_slice(&connection::ask(folder, Kind::Status, &[])?)?)
 }
 
-fn show(context: &Context<'_>, machines: &[Status]) -> Result<(), Report> {
+fn show(context: &Context<'_>, machines: &[FoundMachine]) -> Result<(), Report> {
     if context.json() {
         return context.print_json(&machines);
     }
-    let text: String = machines.iter().map(machine).collect();
-    match text.is_empty() {
-        true => context.print("no machine is up\n"),
-        false => context.print(&text),
+    if machines.is_empty() {
+        return context.print("no machine is up\n");
     }
+    let text = |found: &FoundMachine| match found {
+        FoundMachine::Answering(status) => machine(status),
+        FoundMachine::Silent { name, .. } => format!("{name}: up, and does not answer\n"),
+    };
+    context.print(&machines.iter().map(text).collect::<String>())
 }
 
 fn machine(machine: &Status) -> String {

@@ -1,12 +1,12 @@
 //! How programs and machines begin and end.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::lab::{Done, Lab, Program, ends_within, is_running, wait_until};
+use crate::lab::{Done, Lab, Program, TAKEN, ends_within, is_running, wait_until};
 
 #[test]
 fn how_a_program_ends_is_told() {
@@ -416,7 +416,7 @@ fn a_machine_that_does_not_answer_is_told() {
         }
     });
     let done = lab.rm(&["status"]);
-    assert_eq!((done.code, done.out.as_str()), (Some(1), "no machine is up\n"));
+    assert_eq!((done.code, done.out.as_str()), (Some(1), "lab: up, and does not answer\n"));
     assert_eq!(done.told.trim(), "Silent machine `lab` does not answer within 10 s");
     // Killed in the middle of what it says.
     let (lab, _lock) = Lab::pretended(|_, mut stream| {
@@ -429,6 +429,85 @@ fn a_machine_that_does_not_answer_is_told() {
         "{}",
         done.told
     );
+}
+
+#[test]
+fn a_signal_ends_a_command_whose_program_has_not_begun() {
+    for answer in [b"".as_slice(), TAKEN] {
+        let (asked, is_asked) = std::sync::mpsc::channel();
+        let (lab, _lock) = Lab::pretended(move |letter, mut stream| {
+            if letter == b'r' {
+                stream.write_all(answer).unwrap();
+                asked.send(()).unwrap();
+                std::mem::forget(stream);
+            }
+        });
+        for signal in [libc::SIGTERM, libc::SIGINT] {
+            let mut command = lab.command(&["run", "lab", "--", "true"]).spawn().unwrap();
+            is_asked.recv().unwrap();
+            unsafe { libc::kill(command.id() as i32, signal) };
+            wait_until(|| command.try_wait().unwrap().is_some());
+            assert_eq!(command.wait().unwrap().signal(), Some(signal), "{answer:?}");
+        }
+    }
+}
+
+#[test]
+fn a_signal_reaches_a_program_that_has_just_begun() {
+    let (asked, is_asked) = std::sync::mpsc::channel();
+    let (lab, _lock) = Lab::pretended(move |letter, mut stream| {
+        if letter == b'r' {
+            let mut length = [0; 4];
+            stream.read_exact(&mut length).unwrap();
+            stream.read_exact(&mut vec![0; u32::from_le_bytes(length) as usize]).unwrap();
+            stream.write_all(TAKEN).unwrap();
+            asked.send(()).unwrap();
+            let mut byte = [0];
+            while byte[0] != libc::SIGTERM as u8 {
+                stream.read_exact(&mut byte).unwrap();
+            }
+            let ended = br#"{"status": 1792, "report": "", "ending": "well"}"#;
+            let head = [b"b\0\0\0\0e", (ended.len() as u32).to_le_bytes().as_slice()].concat();
+            stream.write_all(&[&head, ended.as_slice()].concat()).unwrap();
+        }
+    });
+    let command = lab.command(&["run", "lab", "--", "true"]).stderr(Stdio::piped()).spawn();
+    let command = command.unwrap();
+    is_asked.recv().unwrap();
+    // Signals are kept as soon as it is told.
+    let kept = format!("/proc/{}/status", command.id());
+    let is_kept = || {
+        let status = std::fs::read_to_string(&kept).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("SigBlk:\t")).unwrap();
+        u64::from_str_radix(line, 16).unwrap() >> (libc::SIGTERM - 1) & 1 == 1
+    };
+    wait_until(is_kept);
+    unsafe { libc::kill(command.id() as i32, libc::SIGTERM) };
+    let done: Done = command.wait_with_output().unwrap().into();
+    assert_eq!((done.code, done.told.trim()), (Some(7), "well"));
+}
+
+#[test]
+fn a_machine_that_is_stopped_runs_nothing_later() {
+    let lab = Lab::up(&[]);
+    let machine = lab.status()["pid"].as_i64().unwrap();
+    unsafe { libc::kill(machine as i32, libc::SIGSTOP) };
+    let made = lab.folder.path().join("made");
+    let piped = |args: &[&str]| {
+        lab.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let status = piped(&["status", "--json"]);
+    let run = piped(&["run", "lab", "--", "touch", made.to_str().unwrap()]);
+    let (status, run): (Done, Done) =
+        (status.wait_with_output().unwrap().into(), run.wait_with_output().unwrap().into());
+    unsafe { libc::kill(machine as i32, libc::SIGCONT) };
+    assert_eq!(run.code, Some(2));
+    assert_eq!(run.told.trim(), "Failed machine `lab` does not answer within 10 s");
+    let found: serde_json::Value = serde_json::from_str(&status.out).unwrap();
+    assert_eq!(found, serde_json::json!([{ "name": "lab", "is_silent": true }]));
+    assert_eq!(lab.sh("true").code, Some(0));
+    lab.programs(0);
+    assert!(!made.exists());
 }
 
 #[test]

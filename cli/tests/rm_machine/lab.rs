@@ -20,6 +20,9 @@ const CLIENT: &str = "NVABI_MACHINE_CLIENT";
 /// What a client exits with whose body has run to its end.
 pub(crate) const PASSED: i32 = 42;
 
+/// What a machine says that has read which program is to run.
+pub(crate) const TAKEN: &[u8] = b"t\0\0\0\0";
+
 /// A machine, in a folder of its own.
 pub(crate) struct Lab {
     pub(crate) folder: tempfile::TempDir,
