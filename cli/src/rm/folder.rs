@@ -197,8 +197,9 @@ impl Folder {
     /// What to say of a machine that is not there.
     pub(super) fn missing(&self) -> io::Error {
         let place = self.path.parent().unwrap_or(&self.path).display();
+        let why = displacement().map(|why| format!("; {why}")).unwrap_or_default();
         let text = format!(
-            "there is no machine `{}` in {place}: start it with `nvabi rm up {0}`, or see `nvabi rm status`",
+            "there is no machine `{}` in {place}: start it with `nvabi rm up {0}`, or see `nvabi rm status`{why}",
             self.name
         );
         io::Error::new(io::ErrorKind::NotFound, text)
@@ -218,11 +219,26 @@ impl Folder {
 
 /// The folder of this user's machines, which nobody else can enter.
 fn root() -> PathBuf {
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    match runtime.filter(|path| path.is_absolute() && path.is_dir()) {
+    match runtime().filter(|path| is_usable(path)) {
         Some(runtime) => runtime.join("nvabi"),
         None => std::env::temp_dir().join(format!("nvabi-{}", geteuid().as_raw())),
     }
+}
+
+/// Where the user has files that last as long as a session.
+fn runtime() -> Option<PathBuf> {
+    std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+fn is_usable(runtime: &Path) -> bool {
+    runtime.is_absolute() && runtime.is_dir()
+}
+
+/// Why machines are not where XDG_RUNTIME_DIR says.
+pub(super) fn displacement() -> Option<String> {
+    let named = runtime().filter(|path| !is_usable(path))?;
+    let text = "is no absolute path of a folder: machines are in";
+    Some(format!("XDG_RUNTIME_DIR `{}` {text} {}", named.display(), root().display()))
 }
 
 /// Makes a folder, or checks one that is there.

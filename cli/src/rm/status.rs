@@ -8,7 +8,7 @@ use nvabi_sim::GpuUse;
 use serde::Serialize;
 
 use super::connection::{self, Kind, Program, Status};
-use super::folder::{Folder, State};
+use super::folder::{self, Folder, State};
 use crate::Outcome;
 use crate::args::RmStatus;
 use crate::context::Context;
@@ -79,6 +79,9 @@ fn show(context: &Context<'_>, machines: &[FoundMachine]) -> Result<(), Report> 
         return context.print_json(&machines);
     }
     if machines.is_empty() {
+        if let Some(why) = folder::displacement() {
+            context.status("Note", &why);
+        }
         return context.print("no machine is up\n");
     }
     let text = |found: &FoundMachine| match found {

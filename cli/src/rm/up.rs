@@ -12,7 +12,7 @@ use nvabi_sim::rm::Machine;
 use nvabi_supervise::{ENDING, Signals};
 
 use super::connection::Status;
-use super::folder::Folder;
+use super::folder::{self, Folder};
 use super::host::Host;
 use super::{sim, status};
 use crate::args::RmUp;
@@ -89,6 +89,9 @@ fn ended(child: &mut Child, words: &[u8]) -> io::Result<ExitCode> {
 /// Says what there is now, and how to use it.
 fn announce(context: &Context<'_>, machine: &Status) {
     let name = &machine.name;
+    if let Some(why) = folder::displacement() {
+        context.status("Note", &why);
+    }
     context.status("Up", &format!("{name}: driver {}, {}", machine.version, status::gpus(machine)));
     context.status("Use", &format!("nvabi rm run {name} -- PROGRAM; nvabi rm down {name}"));
 }

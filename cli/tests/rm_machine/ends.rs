@@ -348,6 +348,27 @@ fn up_says_why_there_is_no_machine() {
 }
 
 #[test]
+fn a_runtime_folder_that_is_not_there_is_told() {
+    let lab = Lab::empty();
+    let missing = lab.folder.path().join("missing");
+    let rm = |args: &[&str]| -> Done {
+        let mut command = lab.command(args);
+        command.env("XDG_RUNTIME_DIR", &missing).env("TMPDIR", lab.folder.path());
+        command.output().unwrap().into()
+    };
+    let text = format!("XDG_RUNTIME_DIR `{}` is no absolute path of a folder", missing.display());
+    let status = rm(&["status"]);
+    let run = rm(&["run", "other", "--", "true"]);
+    let up = rm(&["up", "lab"]);
+    let down = rm(&["down", "lab"]);
+    assert_eq!([&status, &run, &up, &down].map(|done| done.code), [0, 2, 0, 0].map(Some));
+    for done in [status, run, up] {
+        assert!(done.told.contains(&text), "{}", done.told);
+    }
+    assert!(!down.told.contains("Note"), "{}", down.told);
+}
+
+#[test]
 fn a_name_may_come_after_two_dashes() {
     let lab = Lab::empty();
     let done = lab.rm(&["up", "--gpu", "a100", "--", "lab"]);
