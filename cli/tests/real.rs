@@ -546,6 +546,24 @@ fn a_card_that_drains_is_left_alone() {
     }
 }
 
+/// One with persistence is not removed, though nobody has it: nvidia-smi says so.
+#[test]
+fn a_card_that_persists_is_not_removed() {
+    const SCRIPT: &str = "set -e; drain() { $0 drain -p 0000:01:00.0 $1 $2 >&2; }; \
+                          $0 -i 0 -pm 1 >&2; drain -m 1; ! $0 drain -p 0000:01:00.0 -r; \
+                          echo /sys/bus/pci/devices/0000:01*; drain -m 0; $0 -i 0 -pm 0 >&2; drain -m 1; drain -r; \
+                          echo /sys/bus/pci/devices/0000:01*";
+    const SEEN: &str = "Failed to remove the specified GPU.\n/sys/bus/pci/devices/0000:01:00.0\n\
+                        /sys/bus/pci/devices/0000:01*\n";
+    for real in versions() {
+        let smi = real.smi();
+        let args = ["-c".as_ref(), SCRIPT.as_ref(), smi.as_os_str()];
+        let seen = real.run(&["--gpu", "a100"], Path::new("sh"), &args);
+        let what = format!("{}: {} {:?}", real.version, seen.out, seen.diagnostics);
+        assert_eq!((seen.code, seen.out.as_str()), (Some(0), SEEN), "{what}");
+    }
+}
+
 /// A reset waits until nobody has the card open, as the driver's `unbind` does, and the card then drains no more.
 #[test]
 fn a_card_that_is_open_is_reset_later() {
