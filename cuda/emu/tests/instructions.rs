@@ -1252,7 +1252,7 @@ fn a_matrix_is_turned() {
         let lanes = run_all(arch, &[rows, one, turn], [LANES, 0, 0]);
         for (lane, got) in (0..).zip(lanes) {
             let (row, column) = (lane / 4, 2 * (lane % 4));
-            let wanted = 8 * column + row | (8 * (column + 1) + row) << 16;
+            let wanted = (8 * column + row) | ((8 * (column + 1) + row) << 16);
             assert_eq!(got[0], wanted, "lane {lane}: {:#x}", got[0]);
         }
     }
