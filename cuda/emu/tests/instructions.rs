@@ -1152,6 +1152,14 @@ fn two_halves() {
             None,
             None,
         ),
+        (
+            "I2IP.S16.S32.SAT R0, R4, R6, R8",
+            three(0x239) | bits(76, 3),
+            [40_000, (-2i32 as u32).into(), 0],
+            Some(0x7fff_fffe),
+            None,
+            None,
+        ),
         // A tie, which goes to the even one, and what is nearest above.
         (
             "F2FP.TF32.F32.PACK_B R0, R6",

@@ -5,6 +5,9 @@ use super::half::{Brain, Half, Short, short, value, whole};
 use super::{LaneFn, Opcode, by_name, lanes};
 
 pub(super) fn lookup(opcode: &Opcode<'_>) -> Option<(LaneFn, usize)> {
+    if opcode.has("pack") {
+        return packed(opcode);
+    }
     let mut types = opcode.types();
     let (to, from) = (types.next()?, types.next()?);
     if types.next().is_some() {
@@ -13,7 +16,10 @@ pub(super) fn lookup(opcode: &Opcode<'_>) -> Option<(LaneFn, usize)> {
     if matches!(to, "f16x2" | "bf16x2") {
         return (from == "f32").then(|| two(opcode, to)).flatten().map(|f| (f, 2));
     }
-    if opcode.has("relu") && !matches!(to, "f16" | "bf16") {
+    if to == "tf32" {
+        return (from == "f32").then(|| tf32(opcode)).flatten().map(|f| (f, 1));
+    }
+    if opcode.has("rna") || opcode.has("relu") && !matches!(to, "f16" | "bf16") {
         return None;
     }
     let f = match (is_float(to), is_float(from)) {
@@ -24,6 +30,73 @@ pub(super) fn lookup(opcode: &Opcode<'_>) -> Option<(LaneFn, usize)> {
         (true, true) => floats(opcode, to, from),
     };
     f.map(|f| (f, 1))
+}
+
+/// Two integers next to each other; bytes are below the lower half of a third one.
+fn packed(opcode: &Opcode<'_>) -> Option<(LaneFn, usize)> {
+    Some(match opcode.modifiers[..] {
+        ["pack", "sat", "s8", "s32", "b32"] => (
+            lanes!(|a: i32, b: i32, c: u32| c << 16 | bytes(a, b, i8::MIN.into(), i8::MAX.into())),
+            3,
+        ),
+        ["pack", "sat", "u8", "s32", "b32"] => {
+            (lanes!(|a: i32, b: i32, c: u32| c << 16 | bytes(a, b, 0, u8::MAX.into())), 3)
+        }
+        ["pack", "sat", "s16", "s32"] => {
+            (lanes!(|a: i32, b: i32| halves(a, b, i16::MIN.into(), i16::MAX.into())), 2)
+        }
+        ["pack", "sat", "u16", "s32"] => {
+            (lanes!(|a: i32, b: i32| halves(a, b, 0, u16::MAX.into())), 2)
+        }
+        _ => return None,
+    })
+}
+
+pub(crate) fn bytes(a: i32, b: i32, least: i32, most: i32) -> u32 {
+    let byte = |value: i32| value.clamp(least, most) as u8;
+    u16::from_le_bytes([byte(b), byte(a)]).into()
+}
+
+pub(crate) fn halves(a: i32, b: i32, least: i32, most: i32) -> u32 {
+    let half = |value: i32| u32::from(value.clamp(least, most) as u16);
+    half(a) << 16 | half(b)
+}
+
+/// Of the bits of TF32 the lowest 13 are zero.
+const TF32: u32 = !0x1fff;
+
+fn tf32(opcode: &Opcode<'_>) -> Option<LaneFn> {
+    let words = opcode.modifiers.iter().copied();
+    let words: Vec<&str> = words.filter(|word| !matches!(*word, "tf32" | "f32")).collect();
+    Some(match words[..] {
+        // Of numbers that are no finite ones the bits stay.
+        ["rna"] => lanes!(|a: f32| match a.is_finite() {
+            true => a.to_bits().wrapping_add(0x1000) & TF32,
+            false => a.to_bits() & TF32,
+        }),
+        ["rn"] => lanes!(|a: f32| nearest_tf32(a)),
+        ["rn", "relu"] => lanes!(|a: f32| if a < 0.0 { 0 } else { nearest_tf32(a) }),
+        ["rz"] => lanes!(|a: f32| lesser_tf32(a)),
+        ["rz", "relu"] => lanes!(|a: f32| if a < 0.0 { 0 } else { lesser_tf32(a) }),
+        _ => return None,
+    })
+}
+
+const NAN: u32 = 0x7fff_ffff;
+
+/// The nearest number of TF32, of two the even one.
+pub(crate) fn nearest_tf32(value: f32) -> u32 {
+    let bits = value.to_bits();
+    match () {
+        () if value.is_nan() => NAN,
+        () if value.is_infinite() => bits,
+        () => bits.wrapping_add(0xfff + (bits >> 13 & 1)) & TF32,
+    }
+}
+
+/// The nearest number of TF32 that is no further from zero.
+pub(crate) fn lesser_tf32(value: f32) -> u32 {
+    if value.is_nan() { NAN } else { value.to_bits() & TF32 }
 }
 
 fn is_float(kind: &str) -> bool {

@@ -3,6 +3,16 @@
 
 use super::half::{self, Brain, Half};
 
+/// A matrix of eight rows and columns of 16 bits, of which each lane has two that are next to each other, turned.
+pub(crate) fn turned(lanes: impl Fn(usize) -> u32) -> [u32; 32] {
+    let half =
+        |row: usize, column: usize| lanes(4 * row + column / 2) >> (16 * (column % 2)) & 0xffff;
+    std::array::from_fn(|lane| {
+        let (row, column) = (lane / 4, 2 * (lane % 4));
+        half(column, row) | half(column + 1, row) << 16
+    })
+}
+
 /// What an element is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Element {

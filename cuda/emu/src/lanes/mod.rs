@@ -4,7 +4,7 @@
 //! A lane is 64 bits, whatever the type: narrower values are extended to it, signed types by their
 //! sign; predicates are 0 and 1. A function computes all lanes; the caller keeps those that are active.
 
-mod convert;
+pub(crate) mod convert;
 mod float;
 mod half;
 mod integer;
@@ -199,7 +199,7 @@ pub(crate) fn type_bits(word: &str) -> Option<u32> {
         "pred" => 1,
         "b8" | "u8" | "s8" => 8,
         "b16" | "u16" | "s16" | "f16" | "bf16" => 16,
-        "b32" | "u32" | "s32" | "f32" | "f16x2" | "bf16x2" => 32,
+        "b32" | "u32" | "s32" | "f32" | "f16x2" | "bf16x2" | "tf32" => 32,
         "b64" | "u64" | "s64" | "f64" => 64,
         _ => return None,
     })
@@ -216,8 +216,10 @@ const MODIFIERS: &[&str] = &[
     "rzi",
     "rmi",
     "rpi",
+    "rna",
     "ftz",
     "sat",
+    "pack",
     "approx",
     "full",
     "NaN",

@@ -275,6 +275,10 @@ pub(crate) enum Op {
     MatrixMultiply(Box<MatrixMultiply>),
     MatrixMove(Box<MatrixMove>),
     RowMove(Box<RowMove>),
+    Transpose {
+        dst: Reg,
+        src: Reg,
+    },
     Texture(Box<TextureOp>),
     Elect {
         dst: Option<Reg>,

@@ -285,6 +285,13 @@ fn conversions(all: &mut Operations) {
         all.add("h d", &[&format!("cvt{sat}.f64.f16")]);
         all.each("d h", &format!("cvt.*{sat}.f16.f64"), &ROUNDINGS);
     }
+    all.add("f r", &["cvt.rna.tf32.f32"]);
+    all.on(90..=90, |all| {
+        all.each("f r", "cvt.*.tf32.f32", &["rn", "rn.relu", "rz", "rz.relu"]);
+    });
+    all.each("rrr r", "cvt.pack.sat.*.s32.b32", &["u8", "s8"]);
+    all.each("rr r", "cvt.pack.sat.*.s32", &["u16", "s16"]);
+    all.add("r r", &["movmatrix.sync.aligned.m8n8.trans.b16"]);
     for relu in ["", ".relu"] {
         for round in ["rn", "rz"] {
             all.add("f h", &[&format!("cvt.{round}{relu}.bf16.f32")]);

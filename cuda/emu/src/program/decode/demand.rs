@@ -159,6 +159,7 @@ fn effects(op: &Op, mut read: impl FnMut(Reg)) {
             read(op.stride);
             op.matrix.registers.iter().copied().for_each(read);
         }
+        Op::Transpose { src, .. } => read(*src),
         Op::RowMove(op) => {
             read(op.at.base);
             op.registers.iter().copied().for_each(read);

@@ -181,6 +181,7 @@ fn decoder_of<'n, 'a>(base: &str) -> DecodeFn<'n, 'a> {
         "mma" => Decoder::matrix_multiply,
         "wmma" => Decoder::warp_matrix,
         "ldmatrix" | "stmatrix" => Decoder::row_move,
+        "movmatrix" => Decoder::transpose,
         // texture.rs
         "tex" | "tld4" => Decoder::texture,
         "suld" => Decoder::surface_load,

@@ -1,4 +1,4 @@
-//! Products of matrices: `mma`, `wmma`, `ldmatrix`, `stmatrix`.
+//! Products of matrices: `mma`, `wmma`, `ldmatrix`, `stmatrix`, `movmatrix`.
 
 use super::super::{MatrixMove, MatrixMultiply, MatrixRegisters, Op, Reg, RowMove};
 use super::Decoder;
@@ -180,6 +180,21 @@ impl<'a> Decoder<'_, 'a> {
         }
         let transposed = opcode.has("trans");
         self.emit(Op::RowMove(Box::new(RowMove { registers, at, transposed, store })));
+        Ok(())
+    }
+
+    /// `movmatrix.sync.aligned.m8n8.trans.b16 d, a`.
+    pub(super) fn transpose(
+        &mut self,
+        instruction: &ptx::Instruction<'a>,
+        opcode: &Opcode<'a>,
+    ) -> Result<(), LoadError> {
+        if opcode.modifiers[..] != ["sync", "aligned", "m8n8", "trans", "b16"] {
+            return self.unsupported(instruction);
+        }
+        let dst = self.dst(instruction.operands.first())?;
+        let src = self.src(instruction.operands.get(1))?;
+        self.emit(Op::Transpose { dst, src });
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use super::super::block::State;
 use super::super::{Mistake, mistake};
 use super::warp::Warp;
 use crate::lanes::Lanes;
-use crate::lanes::matrix::multiply;
+use crate::lanes::matrix::{multiply, turned};
 use crate::program::{Address, MatrixMove, MatrixMultiply, MatrixRegisters, Op, RowMove};
 use crate::report::FindingKind;
 
@@ -25,6 +25,11 @@ impl Warp<'_> {
             Op::MatrixMultiply(op) => self.multiply(op),
             Op::MatrixMove(op) => self.move_matrix(state, op)?,
             Op::RowMove(op) => self.move_rows(state, op)?,
+            Op::Transpose { dst, src } => {
+                let values = *self.register(*src);
+                let out = turned(|lane| values[lane] as u32).map(u64::from);
+                self.write(*dst, &out, u32::MAX);
+            }
             _ => {}
         }
         Ok(())

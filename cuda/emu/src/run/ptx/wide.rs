@@ -20,7 +20,7 @@ impl Warp<'_> {
                 self.write(*dst, &[mask.into(); 32], mask);
                 return Ok(());
             }
-            Op::MatrixMultiply(_) | Op::MatrixMove(_) | Op::RowMove(_) => {
+            Op::MatrixMultiply(_) | Op::MatrixMove(_) | Op::RowMove(_) | Op::Transpose { .. } => {
                 if mask == self.core.alive {
                     state.shared.meet(self.core.index);
                     return self.matrix(state, op, mask);

@@ -4,6 +4,7 @@ use super::super::block::State;
 use super::super::warp::lanes_of;
 use super::super::{Mistake, mistake, printf};
 use super::warp::Warp;
+use crate::lanes::matrix::turned;
 use crate::program::{Shuffle, Vote};
 use crate::report::FindingKind;
 use crate::sass::{Builtin, Op, Operand, Predicate, Row, Takers, add_with_signs};
@@ -54,14 +55,7 @@ impl Warp<'_> {
             }
             Op::Transpose { to, from } => {
                 let values = *self.row(*from);
-                let half = |row: usize, column: usize| {
-                    values[4 * row + column / 2] >> (16 * (column % 2)) & 0xffff
-                };
-                let turned = std::array::from_fn(|lane| {
-                    let (row, column) = (lane / 4, 2 * (lane % 4));
-                    half(column, row) | half(column + 1, row) << 16
-                });
-                self.write(*to, &turned, mask);
+                self.write(*to, &turned(|lane| values[lane]), mask);
             }
             Op::MoveInQuads { to, from, lanes } => {
                 let value = self.value(from);

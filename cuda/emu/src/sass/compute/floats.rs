@@ -1,7 +1,7 @@
 //! Floats of 32 and 64 bits: what is fast, or what PTX has not.
 
 use super::{In, Modes, Out, compared, mask};
-use crate::lanes::{LaneFn, single};
+use crate::lanes::{LaneFn, convert, single};
 use crate::sass::{Row, Signs};
 
 /// The NaN that a GPU makes.
@@ -140,18 +140,14 @@ pub(in crate::sass) fn check_division(_: &Modes, i: &In<'_>, out: &mut Out) {
     });
 }
 
-/// To TF32, whose lowest 13 bits are zero: the nearest, of two the even one.
 pub(in crate::sass) fn to_tf32(m: &Modes, i: &In<'_>, out: &mut Out) {
     for lane in 0..32 {
-        let bits = i.a[lane];
-        let value = f32::from_bits(bits);
-        let rounded = bits.wrapping_add(0xfff + (bits >> 13 & 1)) & !0x1fff;
+        let value = f32::from_bits(i.a[lane]);
         out.d[lane] = match () {
-            () if value.is_nan() => 0x7fff_ffff,
             // RELU.
             () if m.high && value < 0.0 => 0,
-            () if value.is_infinite() => bits,
-            () => rounded,
+            () if m.left => convert::lesser_tf32(value),
+            () => convert::nearest_tf32(value),
         };
     }
 }

@@ -1,6 +1,7 @@
 //! Integers, logic, shifts and moves.
 
 use super::{In, Modes, Out, compared, mask};
+use crate::lanes::convert;
 
 macro_rules! rows {
     ($name:ident, |$a:ident| $e:expr) => {
@@ -298,15 +299,16 @@ pub(in crate::sass) fn distance(m: &Modes, i: &In<'_>, out: &mut Out) {
     }
 }
 
-/// Two numbers as bytes, below the lower half of a third.
-pub(in crate::sass) fn pack_bytes(m: &Modes, i: &In<'_>, out: &mut Out) {
-    let byte = |value: u32| match m.signed {
-        true => (value as i32).clamp(-128, 127) as u8,
-        false => (value as i32).clamp(0, 255) as u8,
-    };
+/// Two numbers as bytes, below the lower half of a third, or as halves.
+pub(in crate::sass) fn pack(m: &Modes, i: &In<'_>, out: &mut Out) {
+    let top = if m.wide { 1 << 16 } else { 1 << 8 };
+    let (least, most) = if m.signed { (-top / 2, top / 2 - 1) } else { (0, top - 1) };
     for lane in 0..32 {
-        let bytes = [byte(i.b[lane]), byte(i.a[lane])];
-        out.d[lane] = i.c[lane] << 16 | u32::from(u16::from_le_bytes(bytes));
+        let (a, b) = (i.a[lane] as i32, i.b[lane] as i32);
+        out.d[lane] = match m.wide {
+            true => convert::halves(a, b, least, most),
+            false => i.c[lane] << 16 | convert::bytes(a, b, least, most),
+        };
     }
 }
 

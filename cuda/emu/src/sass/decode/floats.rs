@@ -276,6 +276,7 @@ impl Decoder<'_> {
         if self.has(Modifier::TF32) {
             let mut compute = self.compute(floats::to_tf32, 0, &[2], Kind::Single)?;
             compute.modes.high = self.has(Modifier::RELU);
+            compute.modes.left = self.has(Modifier::RZ);
             return Ok(compute.into());
         }
         let merges = self.has(Modifier::MERGE_C) && self.is_zero(3)?;

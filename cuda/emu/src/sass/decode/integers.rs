@@ -88,8 +88,9 @@ impl Decoder<'_> {
                 Ok(self.shared(&text, 0, &[2, 3, 4], Kind::Integer)?.into())
             }
             I2IP => {
-                let mut compute = self.integer(native::pack_bytes, 0, &[1, 2, 3])?;
-                compute.modes.signed = self.has(Modifier::S8);
+                let mut compute = self.integer(native::pack, 0, &[1, 2, 3])?;
+                compute.modes.signed = self.has(Modifier::S8) || self.has(Modifier::S16);
+                compute.modes.wide = self.has(Modifier::S16) || self.has(Modifier::U16);
                 Ok(compute.into())
             }
             IDP if self.has(Modifier::_2A) => self.dot_of_two(),
