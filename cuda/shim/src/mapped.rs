@@ -219,6 +219,7 @@ calls! {
         let (device, handles, size) = (properties.device()?, properties.handles, size as u64);
         let is_whole = size != 0 && size % GRANULARITY == 0;
         if !is_whole || !matches!(handles, 0 | DESCRIPTOR) || flags != 0 { return Err(INVALID_VALUE) }
+        if size >= MOST { return Err(OUT_OF_MEMORY) }
         let mut state = state();
         state.check()?;
         let created = Created::new(device, size, handles).map_err(|error| refused(&error))?;

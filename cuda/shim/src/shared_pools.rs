@@ -122,10 +122,10 @@ impl PoolFile {
 
     /// An allocation is gone: its bytes become zeros, and take no memory.
     pub(crate) fn end(&self, at: u64, size: u64) {
-        // A file of memory takes both, or stays as it is.
-        let _ = self.0.write_all_at(&[0; 8], at);
         let how = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
-        let _ = fallocate(&self.0, how, (at + PAGE) as libc::off_t, size as libc::off_t);
+        // With the page that says its size, and all of its last one.
+        let bytes = PAGE + size.next_multiple_of(PAGE);
+        let _ = fallocate(&self.0, how, at as libc::off_t, bytes as libc::off_t);
     }
 }
 
@@ -150,7 +150,8 @@ impl State {
     pub(crate) fn alloc_in(&mut self, pool: usize, file: Arc<PoolFile>, size: u64) -> Result<u64> {
         let (device, _) = self.pools.reach(pool)?;
         let at = file.add(size).map_err(|error| refused(&error))?;
-        let address = self.map_part(device, &file, at, size)?;
+        let mapped = self.map_part(device, &file, at, size);
+        let address = mapped.inspect_err(|_| file.end(at, size))?;
         self.pools.count(pool, address, size, Some(Part { file, at, owner: None, imports: 0 }));
         Ok(address)
     }

@@ -726,6 +726,7 @@ fn processes_share_pools() {
         let (status, printed, said) = run_role(folder.path(), "share", global);
         let expected = "\
 kinds of handles: 1
+kept of what is freed: 0
 imported: 3 5 7, the same: 1
 cuMemPoolImportPointer(&none, pool, &pointers[1]): 1
 cuMemAllocFromPoolAsync(&none, 4, pool, 0): 1
@@ -794,6 +795,7 @@ twice(at + SIZE): 0
 doubled: 10
 access of the other: 0, device: 1, of the handle: 1
 cuMemCreate(&other, SIZE / 2, &properties, 0): 1
+cuMemCreate(&other, (size_t)1 << 60, &properties, 0): 2
 cuMemExportToShareableHandle(&file, plain, 1, 0): 1
 cuMemMap(at, SIZE, 0, memory, 0): 1
 cuMemMap(at + 2 * SIZE, 2 * SIZE, 0, memory, 0): 801

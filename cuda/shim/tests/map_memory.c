@@ -84,6 +84,7 @@ static void refused(Address memory, Address at) {
     int file;
     DO(cuMemCreate(&plain, SIZE, &properties, 0));
     SAY(cuMemCreate(&other, SIZE / 2, &properties, 0));
+    SAY(cuMemCreate(&other, (size_t)1 << 60, &properties, 0));
     SAY(cuMemExportToShareableHandle(&file, plain, 1, 0));
     SAY(cuMemMap(at, SIZE, 0, memory, 0));
     SAY(cuMemMap(at + 2 * SIZE, 2 * SIZE, 0, memory, 0));
