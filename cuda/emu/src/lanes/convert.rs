@@ -52,12 +52,12 @@ fn packed(opcode: &Opcode<'_>) -> Option<(LaneFn, usize)> {
     })
 }
 
-pub(crate) fn bytes(a: i32, b: i32, least: i32, most: i32) -> u32 {
+fn bytes(a: i32, b: i32, least: i32, most: i32) -> u32 {
     let byte = |value: i32| value.clamp(least, most) as u8;
     u16::from_le_bytes([byte(b), byte(a)]).into()
 }
 
-pub(crate) fn halves(a: i32, b: i32, least: i32, most: i32) -> u32 {
+fn halves(a: i32, b: i32, least: i32, most: i32) -> u32 {
     let half = |value: i32| u32::from(value.clamp(least, most) as u16);
     half(a) << 16 | half(b)
 }
@@ -85,7 +85,7 @@ fn tf32(opcode: &Opcode<'_>) -> Option<LaneFn> {
 const NAN: u32 = 0x7fff_ffff;
 
 /// The nearest number of TF32, of two the even one.
-pub(crate) fn nearest_tf32(value: f32) -> u32 {
+fn nearest_tf32(value: f32) -> u32 {
     let bits = value.to_bits();
     match () {
         () if value.is_nan() => NAN,
@@ -95,7 +95,7 @@ pub(crate) fn nearest_tf32(value: f32) -> u32 {
 }
 
 /// The nearest number of TF32 that is no further from zero.
-pub(crate) fn lesser_tf32(value: f32) -> u32 {
+fn lesser_tf32(value: f32) -> u32 {
     if value.is_nan() { NAN } else { value.to_bits() & TF32 }
 }
 

@@ -4,7 +4,7 @@
 //! A lane is 64 bits, whatever the type: narrower values are extended to it, signed types by their
 //! sign; predicates are 0 and 1. A function computes all lanes; the caller keeps those that are active.
 
-pub(crate) mod convert;
+mod convert;
 mod float;
 mod half;
 mod integer;

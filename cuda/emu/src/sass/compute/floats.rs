@@ -1,7 +1,7 @@
 //! Floats of 32 and 64 bits: what is fast, or what PTX has not.
 
 use super::{In, Modes, Out, compared, mask};
-use crate::lanes::{LaneFn, convert, single};
+use crate::lanes::{LaneFn, single};
 use crate::sass::{Row, Signs};
 
 /// The NaN that a GPU makes.
@@ -138,18 +138,6 @@ pub(in crate::sass) fn check_division(_: &Modes, i: &In<'_>, out: &mut Out) {
             || exponent(b) > 250
             || !(-100..=100).contains(&difference)
     });
-}
-
-pub(in crate::sass) fn to_tf32(m: &Modes, i: &In<'_>, out: &mut Out) {
-    for lane in 0..32 {
-        let value = f32::from_bits(i.a[lane]);
-        out.d[lane] = match () {
-            // RELU.
-            () if m.high && value < 0.0 => 0,
-            () if m.left => convert::lesser_tf32(value),
-            () => convert::nearest_tf32(value),
-        };
-    }
 }
 
 pub(in crate::sass) fn compare_double(m: &Modes, i: &In<'_>, out: &mut Out) {

@@ -1,7 +1,6 @@
 //! Integers, logic, shifts and moves.
 
 use super::{In, Modes, Out, compared, mask};
-use crate::lanes::convert;
 
 macro_rules! rows {
     ($name:ident, |$a:ident| $e:expr) => {
@@ -296,19 +295,6 @@ pub(in crate::sass) fn distance(m: &Modes, i: &In<'_>, out: &mut Out) {
         let (a, b) = (i.a[lane], i.b[lane]);
         let apart = if m.signed { (a as i32).abs_diff(b as i32) } else { a.abs_diff(b) };
         out.d[lane] = apart.wrapping_add(i.c[lane]);
-    }
-}
-
-/// Two numbers as bytes, below the lower half of a third, or as halves.
-pub(in crate::sass) fn pack(m: &Modes, i: &In<'_>, out: &mut Out) {
-    let top = if m.wide { 1 << 16 } else { 1 << 8 };
-    let (least, most) = if m.signed { (-top / 2, top / 2 - 1) } else { (0, top - 1) };
-    for lane in 0..32 {
-        let (a, b) = (i.a[lane] as i32, i.b[lane] as i32);
-        out.d[lane] = match m.wide {
-            true => convert::halves(a, b, least, most),
-            false => i.c[lane] << 16 | convert::bytes(a, b, least, most),
-        };
     }
 }
 

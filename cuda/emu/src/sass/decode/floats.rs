@@ -273,11 +273,11 @@ impl Decoder<'_> {
     }
 
     fn pack(&self) -> Decoded<Op> {
+        let relu = if self.has(Modifier::RELU) { ".relu" } else { "" };
+        let rounding = self.rounding().unwrap_or("rn");
         if self.has(Modifier::TF32) {
-            let mut compute = self.compute(floats::to_tf32, 0, &[2], Kind::Single)?;
-            compute.modes.high = self.has(Modifier::RELU);
-            compute.modes.left = self.has(Modifier::RZ);
-            return Ok(compute.into());
+            let text = format!("cvt.{rounding}{relu}.tf32.f32");
+            return Ok(self.shared(&text, 0, &[2], Kind::Single)?.into());
         }
         let merges = self.has(Modifier::MERGE_C) && self.is_zero(3)?;
         if !merges && !self.has(Modifier::PACK_AB) || self.has(Modifier::SATFINITE) {
@@ -286,8 +286,7 @@ impl Decoder<'_> {
             );
         }
         let to = if self.has(Modifier::BF16) { "bf16" } else { "f16" };
-        let relu = if self.has(Modifier::RELU) { ".relu" } else { "" };
-        let text = format!("cvt.{}{relu}.{to}", self.rounding().unwrap_or("rn"));
+        let text = format!("cvt.{rounding}{relu}.{to}");
         Ok(match merges {
             true => self.shared(&format!("{text}.f32"), 0, &[2], Kind::Single)?.into(),
             false => self.shared(&format!("{text}x2.f32"), 0, &[1, 2], Kind::Single)?.into(),

@@ -88,10 +88,15 @@ impl Decoder<'_> {
                 Ok(self.shared(&text, 0, &[2, 3, 4], Kind::Integer)?.into())
             }
             I2IP => {
-                let mut compute = self.integer(native::pack, 0, &[1, 2, 3])?;
-                compute.modes.signed = self.has(Modifier::S8) || self.has(Modifier::S16);
-                compute.modes.wide = self.has(Modifier::S16) || self.has(Modifier::U16);
-                Ok(compute.into())
+                let kinds = [
+                    (Modifier::U8, "u8.s32.b32"),
+                    (Modifier::S8, "s8.s32.b32"),
+                    (Modifier::U16, "u16.s32"),
+                    (Modifier::S16, "s16.s32"),
+                ];
+                let kind = self.choose(&kinds).ok_or("its type is not known")?;
+                let text = format!("cvt.pack.sat.{kind}");
+                Ok(self.shared(&text, 0, &[1, 2, 3], Kind::Integer)?.into())
             }
             IDP if self.has(Modifier::_2A) => self.dot_of_two(),
             IDP => self.dot(),
