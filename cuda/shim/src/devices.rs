@@ -101,6 +101,11 @@ pub(crate) fn of_physical(number: usize) -> Option<usize> {
     (0..count()).find(|device| physical(*device) == number)
 }
 
+/// The same by a number that another process gave: one that this does not see is as good as the current one.
+pub(crate) fn seen_as(number: u64) -> usize {
+    usize::try_from(number).ok().and_then(of_physical).unwrap_or_else(current)
+}
+
 /// A device that a program names.
 pub(crate) fn check(device: c_int) -> Result<usize> {
     check_any()?;

@@ -231,8 +231,8 @@ fn open(pid: u32, descriptor: RawFd, inode: u64) -> io::Result<File> {
 }
 
 /// What the system refuses.
-fn refused(function: &str, error: &io::Error) -> Code {
-    print_message(&format!("{function}: {error}"));
+pub(crate) fn refused(what: &str, error: &io::Error) -> Code {
+    print_message(&format!("{what}: {error}"));
     OUT_OF_MEMORY
 }
 
@@ -285,8 +285,7 @@ impl State {
     fn map(&mut self, name: Name, table: File) -> Result<u64> {
         let Memory { descriptor, inode, offset, size, device } = name.memory;
         let current = devices::current();
-        // One that this process does not see is as good as the current one.
-        let owner = devices::of_physical(device as usize).unwrap_or(current);
+        let owner = devices::seen_as(device.into());
         self.select(owner);
         let mapped =
             open(name.pid, descriptor, inode).map_err(|error| error.to_string()).and_then(|file| {

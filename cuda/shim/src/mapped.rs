@@ -15,11 +15,11 @@ use std::sync::Arc;
 use crate::abi::{In, Out, status_of};
 use crate::devices;
 use crate::driver::{calls, unchecked};
+use crate::ipc::refused;
 use crate::pools::{Access, Location, Properties, opened};
-use crate::shared_pools::{DESCRIPTOR, borrowed, exported, growing};
+use crate::shared_pools::{DESCRIPTOR, borrowed, exported, growing, word};
 use crate::state::{
-    Code, INVALID_VALUE, MAPPED, NOT_SUPPORTED, OUT_OF_MEMORY, Result, State, handle, number,
-    print_message, state,
+    Code, INVALID_VALUE, MAPPED, NOT_SUPPORTED, OUT_OF_MEMORY, Result, State, handle, number, state,
 };
 
 type Handle = *mut c_void;
@@ -58,15 +58,8 @@ impl Created {
     /// Another process's.
     fn of(descriptor: RawFd) -> Option<Self> {
         let file = borrowed(descriptor)?;
-        let word = |at: u64| {
-            let mut word = [0; 8];
-            file.read_exact_at(&mut word, 8 * at).ok()?;
-            Some(u64::from_ne_bytes(word))
-        };
-        let (magic, size, number) = (word(0)?, word(1)?, word(2)?);
-        // A device that this process does not see is as good as the current one.
-        let device = usize::try_from(number).ok().and_then(devices::of_physical);
-        let device = device.unwrap_or(devices::current());
+        let (magic, size) = (word(&file, 0)?, word(&file, 8)?);
+        let device = devices::seen_as(word(&file, 16)?);
         (magic == MAGIC && size < MOST).then_some(Self { file, size, device, handles: DESCRIPTOR })
     }
 }
@@ -150,11 +143,6 @@ impl Mapped {
     }
 }
 
-fn refused(error: &io::Error) -> Code {
-    print_message(&format!("cuMemCreate: {error}"));
-    OUT_OF_MEMORY
-}
-
 impl State {
     fn map_created(&mut self, address: u64, size: u64, offset: u64, memory: u64) -> Result {
         self.check()?;
@@ -222,7 +210,8 @@ calls! {
         if size >= MOST { return Err(OUT_OF_MEMORY) }
         let mut state = state();
         state.check()?;
-        let created = Created::new(device, size, handles).map_err(|error| refused(&error))?;
+        let created = Created::new(device, size, handles);
+        let created = created.map_err(|error| refused("cuMemCreate", &error))?;
         out.put(state.mapped.add(Arc::new(created)))
     }
     cuMemRelease(memory: u64) { state().mapped.release(memory) }
@@ -234,7 +223,8 @@ calls! {
     cuMemExportToShareableHandle(out: Out<c_int>, memory: u64, kind: c_int, flags: u64) {
         let created = state().mapped.created(memory)?;
         if (kind, flags) != (DESCRIPTOR, 0) || created.handles != DESCRIPTOR { return Err(INVALID_VALUE) }
-        out.put(exported(&created.file).map_err(|error| refused(&error))?)
+        let file = exported(&created.file);
+        out.put(file.map_err(|error| refused("cuMemExportToShareableHandle", &error))?)
     }
     cuMemImportFromShareableHandle(out: Out<u64>, descriptor: Handle, kind: c_int) {
         let descriptor = RawFd::try_from(descriptor.addr()).map_err(|_| INVALID_VALUE)?;

@@ -18,6 +18,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use crate::abi::{In, Out, status_of};
 use crate::devices;
 use crate::driver::calls;
+use crate::ipc::refused;
 use crate::pools::Part;
 use crate::runtime::{answer, both, remembered};
 use crate::state::{
@@ -75,6 +76,13 @@ pub(crate) fn exported(file: &File) -> io::Result<RawFd> {
     Ok(file.into_raw_fd())
 }
 
+/// Eight bytes of a file, as a number.
+pub(crate) fn word(file: &File, at: u64) -> Option<u64> {
+    let mut word = [0; 8];
+    file.read_exact_at(&mut word, at).ok()?;
+    Some(u64::from_ne_bytes(word))
+}
+
 /// The file of a pool.
 #[derive(Debug)]
 pub(crate) struct PoolFile(File);
@@ -92,13 +100,7 @@ impl PoolFile {
     /// That of another process's pool, which the caller keeps open.
     fn of(descriptor: RawFd) -> Option<Self> {
         let file = Self(borrowed(descriptor)?);
-        (file.word(0)? == u64::from_ne_bytes(MAGIC)).then_some(file)
-    }
-
-    fn word(&self, at: u64) -> Option<u64> {
-        let mut word = [0; 8];
-        self.0.read_exact_at(&mut word, at).ok()?;
-        Some(u64::from_ne_bytes(word))
+        (word(&file.0, 0)? == u64::from_ne_bytes(MAGIC)).then_some(file)
     }
 
     fn inode(&self) -> Option<u64> {
@@ -117,7 +119,7 @@ impl PoolFile {
 
     /// Whether an allocation is there still.
     pub(crate) fn has(&self, at: u64, size: u64) -> bool {
-        self.word(at) == Some(size)
+        word(&self.0, at) == Some(size)
     }
 
     /// An allocation is gone: its bytes become zeros, and take no memory.
@@ -129,11 +131,8 @@ impl PoolFile {
     }
 }
 
-/// What the system refuses.
-fn refused(error: &io::Error) -> Code {
-    print_message(&format!("the file of a pool of memory: {error}"));
-    OUT_OF_MEMORY
-}
+/// What messages call it.
+const FILE: &str = "the file of a pool of memory";
 
 /// What is wrong with a handle or a pointer.
 fn wrong(function: &str, why: &str) -> Code {
@@ -142,14 +141,14 @@ fn wrong(function: &str, why: &str) -> Code {
 }
 
 pub(crate) fn new_file(device: usize) -> Result<Arc<PoolFile>> {
-    PoolFile::new(devices::physical(device)).map(Arc::new).map_err(|error| refused(&error))
+    PoolFile::new(devices::physical(device)).map(Arc::new).map_err(|error| refused(FILE, &error))
 }
 
 impl State {
     /// Memory of a pool that has a file.
     pub(crate) fn alloc_in(&mut self, pool: usize, file: Arc<PoolFile>, size: u64) -> Result<u64> {
         let (device, _) = self.pools.reach(pool)?;
-        let at = file.add(size).map_err(|error| refused(&error))?;
+        let at = file.add(size).map_err(|error| refused(FILE, &error))?;
         let mapped = self.map_part(device, &file, at, size);
         let address = mapped.inspect_err(|_| file.end(at, size))?;
         self.pools.count(pool, address, size, Some(Part { file, at, owner: None, imports: 0 }));
@@ -173,7 +172,7 @@ impl State {
             return Err(wrong(FUNCTION, "a handle is a file descriptor, and there are no flags"));
         }
         let file = file.ok_or_else(|| wrong(FUNCTION, "the pool was not made with handles"))?;
-        exported(&file.0).map_err(|error| refused(&error))
+        exported(&file.0).map_err(|error| refused(FILE, &error))
     }
 
     fn import_pool(&mut self, descriptor: RawFd, kind: c_int, flags: c_uint) -> Result<Handle> {
@@ -184,9 +183,8 @@ impl State {
         }
         let file = PoolFile::of(descriptor);
         let file = file.ok_or_else(|| wrong(FUNCTION, &format!("file {descriptor} is no pool")))?;
-        // A device that this process does not see is as good as the current one.
-        let number = file.word(MAGIC.len() as u64).and_then(|number| usize::try_from(number).ok());
-        let device = number.and_then(devices::of_physical).unwrap_or(devices::current());
+        let number = word(&file.0, MAGIC.len() as u64);
+        let device = number.map_or_else(devices::current, devices::seen_as);
         Ok(handle(POOL, self.pools.import(device, Arc::new(file))))
     }
 
