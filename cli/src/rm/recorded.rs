@@ -96,6 +96,8 @@ struct Walk {
     ids: HashMap<u32, u32>,
     /// By client and handle.
     objects: HashMap<(u32, u32), Object>,
+    /// GPU instances that clients have chosen, by client and handle: the instance of the device, and theirs.
+    instances: HashMap<(u32, u32), (u32, u32)>,
     /// Descriptors by process, and mappings by their addresses: which object they show.
     descriptors: HashMap<(u32, u64), (u32, u32)>,
     mappings: HashMap<(u32, u64), (u32, u32)>,
@@ -122,8 +124,6 @@ struct Object {
     parent: u32,
     /// The instance of the device that it is below.
     gpu: Option<u32>,
-    /// The number of the GPU instance that it is.
-    number: Option<u32>,
 }
 
 impl Walk {
@@ -181,6 +181,9 @@ impl Walk {
                 if let Some(object) = self.objects.get(&from).cloned() {
                     let parent = fields.number("hParent");
                     self.objects.insert(to, Object { parent, ..object });
+                    if let Some(chosen) = self.instances.get(&from).copied() {
+                        self.instances.insert(to, chosen);
+                    }
                 }
             }
             Some("NV_ESC_RM_FREE") if named.failure().is_none() => {
@@ -224,8 +227,8 @@ impl Walk {
         let (client, class) = (fields.number("hRoot"), fields.number("hClass"));
         let (new, parent) = (fields.number("hObjectNew"), fields.number("hObjectParent"));
         if ROOTS.contains(&class) {
-            self.objects.retain(|(owner, _), _| *owner != new);
-            let root = Object { class: ROOTS[2], parent: 0, gpu: None, number: None };
+            self.forget(new);
+            let root = Object { class: ROOTS[2], parent: 0, gpu: None };
             self.objects.insert((new, new), root);
             return;
         }
@@ -244,16 +247,26 @@ impl Walk {
             }
         }
         if status == 0 {
-            let number = (class == GPU_INSTANCE).then(|| fields.number("pAllocParms->swizzId"));
-            self.objects.insert((client, new), Object { class, parent, gpu, number });
+            if let (GPU_INSTANCE, Some(gpu)) = (class, gpu) {
+                let number = fields.number("pAllocParms->swizzId");
+                self.instances.insert((client, new), (gpu, number));
+            }
+            self.objects.insert((client, new), Object { class, parent, gpu });
         }
+    }
+
+    /// All of a client goes.
+    fn forget(&mut self, client: u32) {
+        self.objects.retain(|(owner, _), _| *owner != client);
+        self.instances.retain(|(owner, _), _| *owner != client);
     }
 
     /// An object goes, with what is below it.
     fn free(&mut self, client: u32, handle: u32) {
         let Some(freed) = self.objects.remove(&(client, handle)) else { return };
+        self.instances.remove(&(client, handle));
         if freed.class == ROOTS[2] {
-            self.objects.retain(|(owner, _), _| *owner != client);
+            return self.forget(client);
         }
         let is_child = |((owner, _), object): &(&(u32, u32), &Object)| {
             (*owner, object.parent) == (client, handle)
@@ -265,8 +278,8 @@ impl Walk {
 
     /// The GPU instance that a client has chosen.
     fn chosen_instance(&self, client: u32, gpu: u32) -> Option<u32> {
-        let own = self.objects.iter().filter(|((owner, _), _)| *owner == client);
-        own.filter(|(_, object)| object.gpu == Some(gpu)).find_map(|(_, object)| object.number)
+        let own = self.instances.iter().filter(|((owner, _), _)| *owner == client);
+        own.map(|(_, chosen)| chosen).find(|(of, _)| *of == gpu).map(|(_, number)| *number)
     }
 
     fn control(&mut self, event: &Event, ioctl: &Ioctl, named: &Named) {

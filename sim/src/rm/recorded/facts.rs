@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::cases::Identities;
 use super::machine::Machine;
 use super::solve::Solved;
-use super::{Call, Recording, text_in};
+use super::{Recording, text_in};
 use crate::profile::{self, Datum, Profile};
 use crate::rm::interface::{Interface, Params};
 
@@ -52,20 +52,8 @@ pub(super) struct Facts {
 impl Facts {
     pub(super) fn of(recording: &Recording, interface: &Arc<Interface>) -> Self {
         let mut facts = Self { ids: recording.ids, bars: recording.bars, ..Self::default() };
-        let good = |names: &[&str]| {
-            let numbers: Vec<u32> = interface
-                .commands
-                .iter()
-                .filter(|it| names.contains(&it.name.as_str()))
-                .map(|it| it.number)
-                .collect();
-            recording
-                .calls
-                .iter()
-                .filter(move |call| call.status == 0 && numbers.contains(&call.command))
-        };
-        facts.name =
-            good(&["NV2080_CTRL_CMD_GPU_GET_NAME_STRING"]).find_map(|call| name(interface, call));
+        let mut names = answers(interface, recording, "NV2080_CTRL_CMD_GPU_GET_NAME_STRING");
+        facts.name = names.find_map(|params| name(&params));
         let (engines, unnamed) = numbers(interface, recording, &ENGINE_LISTS, |number| {
             let found = interface.constants.iter().filter(|(name, value)| {
                 **value == u64::from(number) && name.strip_prefix(ENGINES).is_some_and(is_engine)
@@ -79,7 +67,9 @@ impl Facts {
         });
         facts.classes = classes;
         facts.unnamed.extend(unnamed);
-        facts.tpcs = tpcs_in_order(interface, recording).or(tpcs_by_mask(interface, recording));
+        let any = |tpcs: &Vec<u32>| !tpcs.is_empty();
+        let by_mask = || tpcs_by_mask(interface, recording).filter(any);
+        facts.tpcs = tpcs_in_order(interface, recording).filter(any).or_else(by_mask);
         facts
     }
 
@@ -198,7 +188,7 @@ fn tpcs_in_order(interface: &Arc<Interface>, recording: &Recording) -> Option<Ve
         let count = tpcs.entry(word("gpcId")?).or_default();
         *count = (*count).max(word("localTpcId")?.saturating_add(1));
     }
-    Some(tpcs.into_values().collect()).filter(|tpcs: &Vec<u32>| !tpcs.is_empty())
+    Some(tpcs.into_values().collect())
 }
 
 /// The same by the mask of each GPC.
@@ -207,7 +197,7 @@ fn tpcs_by_mask(interface: &Arc<Interface>, recording: &Recording) -> Option<Vec
     for params in answers(interface, recording, "NV2080_CTRL_CMD_GR_GET_TPC_MASK") {
         tpcs.insert(params.word("gpcId").ok()?, params.word("tpcMask").ok()?.count_ones());
     }
-    Some(tpcs.into_values().collect()).filter(|tpcs: &Vec<u32>| !tpcs.is_empty())
+    Some(tpcs.into_values().collect())
 }
 
 /// Texts that every card has: the version of the BIOS is made of its numbers.
@@ -234,9 +224,7 @@ fn is_engine(name: &str) -> bool {
 }
 
 /// Letters of one byte or of two.
-fn name(interface: &Arc<Interface>, call: &Call) -> Option<String> {
-    let record = interface.command(call.command)?.params.as_deref()?;
-    let params = Params::of(interface, record, call.after.clone());
+fn name(params: &Params) -> Option<String> {
     let is_wide = params.word("gpuNameStringFlags").ok()? == 1;
     let text = match is_wide {
         false => params.bytes_of("gpuNameString.ascii").ok()?.to_vec(),
